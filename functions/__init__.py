@@ -1,0 +1,1 @@
+"""The functions that react to events, and everything that runs them."""
