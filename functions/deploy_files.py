@@ -1,0 +1,11 @@
+"""Where the files of deploy/ are: beside the packages in a checkout, inside this one when installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def deploy_directory() -> Path:
+    """The folder that holds `knative/` and `local/`."""
+    installed = Path(__file__).parent / "deploy"
+    return installed if installed.is_dir() else Path(__file__).parents[1] / "deploy"
