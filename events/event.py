@@ -42,7 +42,7 @@ class Event:
     time: datetime | None = None
     datacontenttype: str | None = None
     dataschema: str | None = None
-    extensions: Mapping[str, str] = field(default=_NO_EXTENSIONS)
+    extensions: Mapping[str, str] = field(default_factory=lambda: _NO_EXTENSIONS)
     data: bytes | None = None
 
     def attribute(self, name: str) -> str | None:

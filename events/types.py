@@ -88,7 +88,8 @@ class CheckRequested(Data):
     """`ai.modelplane.cluster.check.requested`: one cluster needs a look.
 
     Attributes:
-        reason: Why, in one CamelCase word: Created, Changed, KubeconfigChanged, Tick, WatchStarted, Provisioned, Object.
+        reason: Why, in one CamelCase word: Created, Changed, KubeconfigChanged, Tick, WatchStarted, Provisioned,
+            Object.
         kubeconfig: The Secret as it was seen; absent where it was not looked at.
     """
 
@@ -144,4 +145,3 @@ MODELS: Final[dict[str, type[Data]]] = {
     REQUIREMENTS_MET: RequirementsJudged,
     REQUIREMENTS_UNMET: RequirementsJudged,
 }
-

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from events.event import Event
-
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from events.event import Event
     from functions.world import World
 
 Handler: TypeAlias = "Callable[[Event, World], Awaitable[Sequence[Event]]]"

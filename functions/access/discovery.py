@@ -1,0 +1,124 @@
+"""What an API server serves, by aggregated discovery: one conditional request tells of every group at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from functions.access.client import DISCOVERY
+from functions.access.errors import NotFound, ServerError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from functions.access.client import Client
+
+_AGGREGATED: Final = "g=apidiscovery.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What was served at one moment.
+
+    Attributes:
+        groups: Versions of each group as aggregated discovery lists them, the preferred one first.
+        etag: Names this answer to the server; empty where the server gives none.
+    """
+
+    groups: Mapping[str, list[dict[str, Any]]]
+    etag: str = ""
+
+    def verbs(self, group: str, version: str, plural: str) -> frozenset[str]:
+        """The verbs of a resource in a version; empty where it is not served."""
+        for each in self.groups.get(group, ()):
+            if each["version"] == version:
+                for resource in each.get("resources") or ():
+                    if resource["resource"] == plural:
+                        return frozenset(resource.get("verbs") or ())
+        return frozenset()
+
+    def serves(self, group: str, version: str, plural: str) -> bool:
+        """Whether objects can be created there; a terminating CRD stays listed and loses only that verb."""
+        return "create" in self.verbs(group, version, plural)
+
+    def versions(self, group: str, plural: str) -> tuple[str, ...]:
+        """The versions in which a resource is served."""
+        return tuple(
+            each["version"] for each in self.groups.get(group, ()) if self.serves(group, each["version"], plural)
+        )
+
+    def is_stale(self, group: str, version: str) -> bool:
+        """Whether the server could not ask the extension API server behind this version just now."""
+        return any(
+            each["version"] == version and each.get("freshness") == "Stale" for each in self.groups.get(group, ())
+        )
+
+
+class DiscoveryReader:
+    """Reads one server's discovery; an unchanged server answers with an empty body and the former answer stands."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._last: Discovery | None = None
+
+    async def read(self, groups: Iterable[str]) -> Discovery:
+        """What is served now.
+
+        Args:
+            groups: The groups that are wanted, for servers without aggregated discovery: these are asked one by one.
+
+        Raises:
+            AccessError: The server could not be asked.
+        """
+        last = self._last
+        headers = {"Accept": DISCOVERY}
+        if last is not None and last.etag:
+            headers["If-None-Match"] = last.etag
+        reply = await self._client.request("GET", "/apis", headers=headers)
+        if last is not None and reply.status == 304:  # noqa: PLR2004 - Not Modified
+            return last
+        content_type = reply.headers.get("Content-Type", "")
+        document = _parse(reply.body, self._client.server)
+        if _AGGREGATED in content_type and document.get("kind") == "APIGroupDiscoveryList":
+            found = {each["metadata"]["name"]: each.get("versions") or [] for each in document.get("items") or ()}
+            self._last = Discovery(found, reply.headers.get("ETag", ""))
+            return self._last
+        if document.get("kind") != "APIGroupList":
+            raise Unreachable(f"{self._client.server} does not answer like a Kubernetes API server at /apis")
+        return Discovery(await self._one_by_one(document, frozenset(groups)))
+
+    async def _one_by_one(self, document: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
+        """The same from the group documents of a server that does not aggregate them."""
+        listed = {
+            each["name"]: [version["version"] for version in each["versions"]]
+            for each in document.get("groups") or ()
+            if each["name"] in wanted
+        }
+        found = await asyncio.gather(
+            *(self._version(group, version) for group, versions in listed.items() for version in versions)
+        )
+        by_version = iter(found)
+        return {group: [next(by_version) for _ in versions] for group, versions in listed.items()}
+
+    async def _version(self, group: str, version: str) -> dict[str, Any]:
+        try:
+            document = await self._client.get(f"/apis/{group}/{version}")
+        except (NotFound, ServerError):
+            return {"version": version, "freshness": "Stale", "resources": []}
+        resources = [
+            {"resource": each["name"], "verbs": each.get("verbs") or []} for each in document.get("resources") or ()
+        ]
+        return {"version": version, "freshness": "Current", "resources": resources}
+
+
+def _parse(body: bytes, server: str) -> dict[str, Any]:
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict):
+        raise Unreachable(f"{server} does not answer like a Kubernetes API server: /apis is no JSON object")
+    return document

@@ -1,0 +1,152 @@
+"""Clients of the target clusters, one per InferenceCluster, kept as long as their kubeconfig Secret says the same."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from functions.access import kubeconfig
+from functions.access.client import Client
+from functions.access.discovery import DiscoveryReader
+from functions.access.errors import KubeconfigInvalid, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from functions.access.kubeconfig import Connection
+
+SECRETS: Final = "/api/v1/namespaces/modelplane-system/secrets"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKey:
+    """A key of a Secret in namespace modelplane-system of the hub."""
+
+    name: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"Secret modelplane-system/{self.name}, key {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretVersion:
+    """One version of one Secret."""
+
+    uid: str
+    resource_version: str
+
+
+@dataclass(slots=True)
+class Target:
+    """A target cluster and what is remembered of it."""
+
+    client: Client
+    discovery: DiscoveryReader
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is kept for one InferenceCluster; `lock` lets its Secret be read once, not by each caller at once."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reference: SecretKey | None = None
+    version: SecretVersion | None = None
+    digest: bytes = b""
+    target: Target | None = None
+
+
+class Targets:
+    """Opens the target of an InferenceCluster with the kubeconfig that a Secret on the hub holds."""
+
+    def __init__(self, hub: Client, *, connect: Callable[[Connection], Client] = Client) -> None:
+        self._hub = hub
+        self._connect = connect
+        self._entries: dict[str, _Entry] = {}
+
+    async def open(self, cluster: str, reference: SecretKey, seen: SecretVersion | None = None) -> Target:
+        """The target of a cluster; reads the Secret only where it is not known, or known to have changed.
+
+        Args:
+            cluster: Name of the InferenceCluster.
+            reference: Where its kubeconfig is.
+            seen: The version of the Secret that the caller knows of; None to be content with the remembered one.
+
+        Raises:
+            KubeconfigInvalid: The Secret, its key or the kubeconfig in it is absent or unusable.
+            AccessError: The hub did not let the Secret be read.
+        """
+        entry = self._entries.setdefault(cluster, _Entry())
+        async with entry.lock:
+            known = entry.target is not None and entry.reference == reference
+            if not known or (seen is not None and seen != entry.version):
+                await self._read(entry, reference)
+            assert entry.target is not None  # noqa: S101 - _read sets it or raises
+            return entry.target
+
+    async def refresh(self, cluster: str, reference: SecretKey) -> Target | None:
+        """The target by the Secret as it is now, None where it still says the same; for a credential just refused.
+
+        Raises:
+            KubeconfigInvalid: As for `open`.
+            AccessError: The hub did not let the Secret be read.
+        """
+        entry = self._entries.setdefault(cluster, _Entry())
+        async with entry.lock:
+            before = entry.digest
+            await self._read(entry, reference)
+            return entry.target if entry.digest != before else None
+
+    async def forget(self, cluster: str) -> None:
+        """Closes the client of a cluster that is gone."""
+        entry = self._entries.pop(cluster, None)
+        if entry is not None and entry.target is not None:
+            await entry.target.client.close()
+
+    async def close(self) -> None:
+        """Closes every client."""
+        for cluster in tuple(self._entries):
+            await self.forget(cluster)
+
+    async def _read(self, entry: _Entry, reference: SecretKey) -> None:
+        same_place, entry.reference = entry.reference == reference, None  # unknown again unless all below goes well
+        try:
+            secret = await self._hub.get(f"{SECRETS}/{reference.name}")
+        except NotFound:
+            raise KubeconfigInvalid(f"Secret modelplane-system/{reference.name} does not exist") from None
+        metadata = secret["metadata"]
+        version = SecretVersion(metadata["uid"], metadata["resourceVersion"])
+        data = _decode(secret.get("data") or {}, reference)
+        digest = hashlib.sha256(data).digest()
+        if entry.target is None or not same_place or digest != entry.digest:
+            connection = kubeconfig.from_secret(data)
+            await self._swap(entry, connection)
+        entry.reference, entry.version, entry.digest = reference, version, digest
+
+    async def _swap(self, entry: _Entry, connection: Connection) -> None:
+        """Points the entry at the connection: a new credential for the same server keeps client and watches."""
+        target = entry.target
+        if target is not None and target.client.accepts(connection):
+            target.client.set_credentials(connection)
+            return
+        client = self._connect(connection)
+        entry.target = Target(client, DiscoveryReader(client))
+        if target is not None:
+            await target.client.close()
+
+
+def _decode(data: dict[str, str], reference: SecretKey) -> bytes:
+    encoded = data.get(reference.key)
+    if encoded is None:
+        keys = ", ".join(sorted(data)) or "none"
+        raise KubeconfigInvalid(
+            f"Secret modelplane-system/{reference.name} has no key {reference.key}; its keys are: {keys}"
+        )
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        raise KubeconfigInvalid(f"{reference} is not base64") from None

@@ -1,0 +1,208 @@
+"""Sends one request over HTTP, as whom and in the way that a connection says; used by `client` alone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import aiohttp
+from yarl import URL
+
+from functions.access import credentials, tls
+from functions.access.diagnosis import answer_error, unreachable
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterator
+
+    from functions.access.connection import Connection
+
+_USER_AGENT: Final = "modelplane-serving-stack"
+_SUCCESS: Final = range(200, 300)
+_NOT_MODIFIED: Final = 304
+_UNAUTHORIZED: Final = 401
+_IDLE_CONNECTION: Final = 90.0  # outlasts a tick of a minute
+
+
+class Call(NamedTuple):
+    """One request, ready to be sent any number of times.
+
+    Attributes:
+        method: HTTP method.
+        path: Path and query below the server's URL, percent-encoded.
+        headers: Headers beside those of the credential.
+        body: What is sent.
+        repeatable: Whether sending it twice does no more than sending it once.
+        silence: For an answer that streams: seconds that it may be silent. None where it is limited as a whole.
+    """
+
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    repeatable: bool = False
+    silence: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path.partition('?')[0]}"
+
+
+class _Proof(NamedTuple):
+    """What requests carry to be let in."""
+
+    headers: tuple[tuple[str, str], ...]
+    ssl: ssl.SSLContext | bool
+    proxy: URL | None
+    credential: credentials.Credential
+
+
+class Transport:
+    """The connections to one API server, and the credential that they are used with."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        timeout: float,
+        connect_timeout: float,
+        helper_timeout: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self.connection = connection
+        self._limit = aiohttp.ClientTimeout(total=timeout, sock_connect=connect_timeout)
+        self._timeout = timeout
+        self._connect_timeout = connect_timeout
+        self._helper_timeout = helper_timeout
+        self._clock = clock
+        self._http: aiohttp.ClientSession | None = None
+        self._proof: _Proof | None = None
+        self._proving = asyncio.Lock()
+        self._context: tuple[tuple[object, ...], ssl.SSLContext] | None = None
+
+    def use(self, connection: Connection) -> None:
+        """Send what follows as that connection says; what is open goes on as it is."""
+        self.connection = connection
+        self._proof = None
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    async def open(self, call: Call) -> aiohttp.ClientResponse:
+        """The head of an answer of 2xx or 304; a refused credential that can be renewed is renewed once.
+
+        Raises:
+            AccessError: Any other answer, or none.
+        """
+        proof = await self._prove()
+        response = await self._send(call, proof)
+        if response.status == _UNAUTHORIZED and proof.credential.renewable:
+            response.close()
+            proof = await self._prove(refused=proof)
+            response = await self._send(call, proof)
+        if response.status in _SUCCESS or response.status == _NOT_MODIFIED:
+            return response
+        with self.diagnosed():
+            body = await response.read()
+        raise answer_error(self.connection.server, str(call), response.status, response.headers, body)
+
+    @contextmanager
+    def diagnosed(self, timeout: float | None = None) -> Iterator[None]:
+        """Turns what the HTTP library raises into `Unreachable`; `timeout` in seconds where it is not the usual one."""
+        try:
+            yield
+        except (aiohttp.ClientError, OSError) as error:
+            limit = self._timeout if timeout is None else timeout
+            # Not chained: the library's own text may hold the proxy's user information.
+            raise unreachable(
+                self.connection.server, error, timeout=limit, connect_timeout=self._connect_timeout
+            ) from None
+
+    async def _send(self, call: Call, proof: _Proof) -> aiohttp.ClientResponse:
+        with self.diagnosed():
+            try:
+                return await self._start(call, proof)
+            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+                # A kept connection that the server has closed meanwhile. The library itself repeats GET and DELETE.
+                if not (call.method == "PATCH" and call.repeatable) or isinstance(error, aiohttp.ClientConnectorError):
+                    raise
+            return await self._start(call, proof)
+
+    async def _start(self, call: Call, proof: _Proof) -> aiohttp.ClientResponse:
+        http = self._http or self._session()
+        limit = self._limit
+        if call.silence is not None:
+            limit = aiohttp.ClientTimeout(sock_connect=self._connect_timeout, sock_read=call.silence)
+        async with asyncio.timeout(self._timeout):
+            return await http.request(
+                call.method,
+                URL(self.connection.server + call.path, encoded=True),
+                headers=proof.headers + call.headers,
+                data=call.body,
+                allow_redirects=False,
+                timeout=limit,
+                ssl=proof.ssl,
+                server_hostname=self.connection.tls_server_name,
+                proxy=proof.proxy,
+            )
+
+    def _session(self) -> aiohttp.ClientSession:
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION, socket_factory=_socket),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+        )
+        return self._http
+
+    async def _prove(self, refused: _Proof | None = None) -> _Proof:
+        """What lets us in: kept until it expires or was refused; callers at once wait for one renewal."""
+        proof = self._proof
+        if proof is not None and proof is not refused and self._clock() < proof.credential.expires:
+            return proof
+        async with self._proving:
+            while True:
+                proof, connection = self._proof, self.connection
+                if proof is not None and proof is not refused and self._clock() < proof.credential.expires:
+                    return proof
+                credential = await credentials.obtain(connection, now=self._clock(), timeout=self._helper_timeout)
+                if connection is self.connection:  # else it was swapped meanwhile
+                    self._proof = self._armed(connection, credential)
+                    return self._proof
+
+    def _armed(self, connection: Connection, credential: credentials.Credential) -> _Proof:
+        encoding = "gzip" if connection.compression else "identity"
+        headers = [("User-Agent", _USER_AGENT), ("Accept-Encoding", encoding), *connection.impersonate]
+        if credential.authorization is not None:
+            headers.append(("Authorization", credential.authorization))
+        proxy = None if connection.proxy_url is None else URL(connection.proxy_url)
+        return _Proof(tuple(headers), self._tls(connection, credential), proxy, credential)
+
+    def _tls(self, connection: Connection, credential: credentials.Credential) -> ssl.SSLContext | bool:
+        """The context for that trust and client certificate: the same one as before while both are the same.
+
+        The library finds a kept connection by its context, so that a new token goes on using those of the old one.
+        """
+        if not connection.server.startswith("https:"):
+            return True
+        key = (connection.ca, connection.skip_tls_verify, credential.certificate, credential.key)
+        if self._context is None or self._context[0] != key:
+            context = tls.trust(connection.ca, verify=not connection.skip_tls_verify)
+            if credential.certificate and credential.key:
+                tls.present(context, credential.certificate, credential.key)
+            self._context = key, context
+        return self._context[1]
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices within half a minute that its peer is gone, so that no watch stays on a dead connection."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made

@@ -1,0 +1,20 @@
+"""What the user's page demands of a cluster, as data: components, their requirements, and what is only advised.
+
+Everything that lists components (probes, Triggers, documentation, the checker) is derived from `COMPONENTS`.
+"""
+
+from functions.catalog.component import Component, Stack, camel_case
+from functions.catalog.components import COMPONENTS, component, of_stack
+from functions.catalog.requirement import CustomResource, DeviceClass, Requirement
+
+__all__ = [
+    "COMPONENTS",
+    "Component",
+    "CustomResource",
+    "DeviceClass",
+    "Requirement",
+    "Stack",
+    "camel_case",
+    "component",
+    "of_stack",
+]

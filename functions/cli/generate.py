@@ -1,0 +1,46 @@
+"""`serving-stack generate`: writes what is derived from the declarations, for those who work on the project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from functions.catalog import COMPONENTS
+from functions.cli.requirements import markdown
+from functions.deploy_files import deploy_directory
+from functions.manifests import triggers
+from functions.registry import FUNCTIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BEGIN = "<!-- generated: requirements -->\n"
+END = "<!-- end of generated -->\n"
+
+
+@click.command(hidden=True)
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 where a file is stale.")
+def generate(*, check: bool) -> None:
+    """Write the Triggers and the README's table of requirements."""
+    root = deploy_directory().parent
+    readme = root / "README.md"
+    wanted = {
+        deploy_directory() / "knative" / "triggers.yaml": triggers(FUNCTIONS.values()),
+        readme: _between_markers(readme, markdown(COMPONENTS)),
+    }
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+    if check and stale:
+        names = ", ".join(str(path.relative_to(root)) for path in stale)
+        raise click.ClickException(f"stale: {names}; run `make generate` and commit the result")
+    for path in stale:
+        path.write_text(wanted[path])
+        click.echo(f"wrote {path.relative_to(root)}")
+
+
+def _between_markers(path: Path, text: str) -> str:
+    before, begin, rest = path.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise click.ClickException(f"{path.name} lacks the lines {BEGIN.strip()} and {END.strip()}")
+    return f"{before}{begin}\n{text}\n{end}{after}"

@@ -1,0 +1,186 @@
+"""`serving-stack local`: a Kubernetes API server on this machine, without containers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from functions.catalog import COMPONENTS
+from functions.local.api import Api
+from functions.local.binaries import find_binaries
+from functions.local.cache import state_directory
+from functions.local.directory import InstanceDirectory
+from functions.local.errors import LocalError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from functions.access.client import Client
+
+_directory = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=lambda: state_directory() / "local",
+    show_default="~/.local/state/modelplane-serving-stack/local",
+    help="Where the control plane lives; each directory is one of its own.",
+)
+_components = click.argument(
+    "components",
+    nargs=-1,
+    required=True,
+    metavar="COMPONENT...",
+    type=click.Choice([component.key for component in COMPONENTS]),
+)
+
+
+@click.group()
+def local() -> None:
+    """Run a real Kubernetes API server on this machine, without containers.
+
+    It is etcd, kube-apiserver and kube-controller-manager. They come from KUBEBUILDER_ASSETS where that is set, else
+    they are built from Go modules once, which takes minutes, and kept in ~/.cache.
+    """
+
+
+@local.command()
+def build() -> None:
+    """Build the programs of the control plane, unless they are there."""
+    with _explained():
+        click.echo(find_binaries().etcd.parent)
+
+
+@local.command()
+@_directory
+@click.option("--audit-log", is_flag=True, help="Log each request to control-plane/audit.log in the directory.")
+def up(directory: Path, *, audit_log: bool) -> None:
+    """Start a control plane, and return once it is ready.
+
+    It runs until `down`. Its kubeconfig is the file `kubeconfig` in the directory.
+    """
+    from functions.local.instance import ControlPlane  # noqa: PLC0415 - cryptography takes time to import
+
+    with _explained():
+        place = InstanceDirectory(directory)
+        if place.status().up:
+            click.echo(f"Already running at {Api.of(place.kubeconfig).server}")
+        else:
+            binaries = find_binaries()
+            began = time.monotonic()
+            # So that what was started so far is ended, as with Ctrl-C.
+            signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+            control_plane = ControlPlane(binaries, directory, audit=audit_log, detached=True)
+            control_plane.start()
+            click.echo(f"Ready at {control_plane.server} after {time.monotonic() - began:.1f} s")
+        click.echo(f"export KUBECONFIG={place.kubeconfig}")
+
+
+@local.command()
+@_directory
+def down(directory: Path) -> None:
+    """End a control plane and remove all that it kept; harmless when there is none."""
+    with _explained():
+        place = InstanceDirectory(directory)
+        existed = place.status().exists
+        place.end()
+        click.echo(f"{'Ended the control plane' if existed else 'There is no control plane'} in {place.root}")
+
+
+@local.command()
+@_directory
+def status(directory: Path) -> int:
+    """Tell whether a control plane runs; the exit code is 1 when it does not, or not whole."""
+    with _explained():
+        place = InstanceDirectory(directory)
+        found = place.status()
+        if not found.exists:
+            click.echo(f"There is no control plane in {place.root}")
+            return 1
+        for server, runs in found.running.items():
+            click.echo(f"{server:<24} {'running' if runs else 'not running'}")
+        if not place.kubeconfig.exists():
+            click.echo("It is being started." if found.starting else "Its start was broken off; end it with `down`.")
+            return 1
+        api = Api.of(place.kubeconfig)
+        ready = api.ready()
+        click.echo(f"{api.server:<24} {'ready' if ready else 'not ready'}")
+        click.echo(f"export KUBECONFIG={place.kubeconfig}")
+        return 0 if found.up and ready else 1
+
+
+@local.group()
+def substrate() -> None:
+    """Install or remove the APIs of a component: its real CRDs, without its controllers."""
+
+
+@substrate.command()
+@_directory
+@_components
+def add(directory: Path, components: Sequence[str]) -> None:
+    """Install the CRDs of components, or their DeviceClass.
+
+    They are downloaded as Go modules the first time. For Grove and KAI Scheduler, which have none, there are small
+    stand-ins.
+    """
+    from functions.local import substrate as installer  # noqa: PLC0415 - so that its name is free here, and for the start
+
+    _for_each(directory, components, installer.add, "installed")
+
+
+@substrate.command()
+@_directory
+@_components
+def remove(directory: Path, components: Sequence[str]) -> None:
+    """Delete what `add` installs, with all objects of those kinds."""
+    from functions.local import substrate as installer  # noqa: PLC0415
+
+    _for_each(directory, components, installer.remove, "removed")
+
+
+def _for_each(
+    directory: Path, components: Sequence[str], change: Callable[[Client, str], Awaitable[Sequence[str]]], done: str
+) -> None:
+    from functions.access.client import Client  # noqa: PLC0415 - aiohttp takes time to import
+    from functions.access.errors import AccessError  # noqa: PLC0415
+    from functions.access.kubeconfig import load_file  # noqa: PLC0415
+
+    place = InstanceDirectory(directory)
+
+    async def change_all() -> None:
+        client = Client(load_file(place.kubeconfig))
+        try:
+            for component in components:
+                paths = await change(client, component)
+                click.echo(f"{component}: {_summary(paths, done)}")
+        finally:
+            await client.close()
+
+    with _explained():
+        if not place.status().up:
+            raise LocalError(f"no control plane runs in {place.root}; start one with `serving-stack local up`")
+        try:
+            asyncio.run(change_all())
+        except AccessError as error:
+            raise LocalError(str(error)) from error
+
+
+def _summary(paths: Sequence[str], done: str) -> str:
+    if not paths:
+        return f"nothing was {done}"
+    return ", ".join(path.rpartition("/")[2] for path in paths) + f" {done}"
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn the errors of this package into a message and exit code 1."""
+    try:
+        yield
+    except LocalError as error:
+        raise click.ClickException(str(error)) from error

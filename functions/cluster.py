@@ -1,0 +1,184 @@
+"""Which clusters need a look? Turns whatever happened into requests for a check, and absorbs the noise.
+
+Our own status writes come back as changes of the InferenceCluster; only a generation that was not judged, a deletion or
+another kubeconfig is worth an event. The tick asks for every cluster, which also finds what no event told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from events import types
+from events.codec import read
+from functions.access.errors import AccessError, Forbidden, NotFound
+from functions.access.targets import SECRETS, SecretVersion
+from functions.catalog import COMPONENTS, CustomResource
+from functions.clusters import API_VERSION, SYSTEM_NAMESPACE
+from functions.function import Function, Later, Poison, Wake
+from functions.results import about
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from events.event import Event
+    from functions.clusters import InferenceCluster
+    from functions.world import World
+
+NAME: Final = "cluster"
+SOURCE: Final = f"/modelplane/serving-stack/{NAME}"
+ABSENT: Final = SecretVersion("", "")
+"""Version of a Secret that is not there; differs from every real one, so that it is noticed."""
+
+
+async def cluster(event: Event, world: World) -> Sequence[Event]:
+    """Answers with a request for a check of each cluster that the event may have changed."""
+    look = _BY_TYPE.get(event.type)
+    if look is None and event.type.startswith(types.OBJECT_CHANGED):
+        look = _BY_KIND.get(event.extensions.get("kind", ""))
+    if look is None:
+        return ()
+    try:
+        return await look(event, world)
+    except AccessError as trouble:
+        raise Later(f"hub: {trouble}") from trouble
+
+
+async def _inference_cluster(event: Event, world: World) -> Sequence[Event]:
+    found = await world.hub.cluster(_name(event))
+    if found is None:
+        await world.targets.forget(_name(event))
+        return ()
+    if not found.provided:
+        return ()
+    if found.deletion_timestamp is not None:
+        return (_deleting(found, world),)
+    if found.judged:
+        return ()
+    reason = "Changed" if found.conditions else "Created"
+    return (_check(found, world, reason, None, observed=(str(found.generation),)),)
+
+
+async def _secret(event: Event, world: World) -> Sequence[Event]:
+    """A kubeconfig Secret changed: the clusters that name it."""
+    if event.extensions.get("namespace") != SYSTEM_NAMESPACE:
+        return ()
+    name = _name(event)
+    concerned = [
+        each
+        for each in await world.hub.clusters()
+        if each.provided and each.kubeconfig is not None and each.kubeconfig.name == name
+    ]
+    if not concerned:
+        return ()
+    version = await _kubeconfig_version(world, name)
+    observed = (version.uid, version.resource_version)
+    return [_check(each, world, "KubeconfigChanged", version, observed=observed) for each in concerned]
+
+
+async def _provisioned(event: Event, world: World) -> Sequence[Event]:
+    data = read(event, types.Provisioned)
+    found = await world.hub.cluster(data.cluster)
+    if found is None or not found.provided:
+        return ()
+    version = await _kubeconfig_version(world, found.kubeconfig.name) if found.kubeconfig is not None else None
+    return (_check(found, world, "Provisioned", version, observed=(event.source, event.id)),)
+
+
+async def _tick(event: Event, world: World) -> Sequence[Event]:
+    return await _every_cluster(event, world, "Tick")
+
+
+async def _requirement(event: Event, world: World) -> Sequence[Event]:
+    """Something that a requirement names changed; the probe looks where the event says in which cluster."""
+    return () if event.extensions.get("cluster") else await _every_cluster(event, world, "Object")
+
+
+async def _every_cluster(event: Event, world: World, reason: str) -> Sequence[Event]:
+    clusters = [each for each in await world.hub.clusters() if each.provided]
+    try:
+        versions: Mapping[str, SecretVersion] | None = await world.hub.kubeconfig_versions() if clusters else {}
+    except Forbidden:
+        versions = None  # then each check is content with the Secret that it remembers
+    said = [_deleting(each, world) for each in clusters if each.deletion_timestamp is not None]
+    said += [
+        _check(each, world, reason, _version(each, versions), observed=(event.source, event.id))
+        for each in clusters
+        if each.deletion_timestamp is None
+    ]
+    return said
+
+
+def _version(found: InferenceCluster, versions: Mapping[str, SecretVersion] | None) -> SecretVersion | None:
+    if versions is None or found.kubeconfig is None:
+        return None
+    return versions.get(found.kubeconfig.name, ABSENT)
+
+
+async def _kubeconfig_version(world: World, name: str) -> SecretVersion:
+    try:
+        secret = await world.hub.client.get_metadata(f"{SECRETS}/{name}")
+    except NotFound:
+        return ABSENT
+    return SecretVersion(secret["metadata"]["uid"], secret["metadata"]["resourceVersion"])
+
+
+def _name(event: Event) -> str:
+    name = event.extensions.get("name")
+    if not name:
+        raise Poison(f"{event.type} without extension name says nothing about which object changed")
+    return name
+
+
+def _check(
+    found: InferenceCluster,
+    world: World,
+    reason: str,
+    version: SecretVersion | None,
+    *,
+    observed: tuple[str, ...],
+) -> Event:
+    kubeconfig = version and types.KubeconfigVersion(uid=version.uid, resource_version=version.resource_version)
+    data = types.CheckRequested(reason=reason, kubeconfig=kubeconfig)
+    return about(SOURCE, found, types.CHECK_REQUESTED, data, world.clock.now(), observed=(reason, *observed))
+
+
+def _deleting(found: InferenceCluster, world: World) -> Event:
+    moment = found.deletion_timestamp or ""
+    data = types.Deleting(deletion_timestamp=moment)
+    return about(SOURCE, found, types.DELETING, data, world.clock.now(), observed=(moment,))
+
+
+_BY_TYPE: Final = {types.PING: _tick, types.PROVISIONED: _provisioned}
+_BY_KIND: Final = {
+    "InferenceCluster": _inference_cluster,
+    "Secret": _secret,
+    "CustomResourceDefinition": _requirement,
+    "DeviceClass": _requirement,
+}
+
+
+def _wakes() -> tuple[Wake, ...]:
+    requirements = [one for each in COMPONENTS for one in each.requirements]
+    crds = tuple(each.name for each in requirements if isinstance(each, CustomResource))
+    classes = tuple(each.name for each in requirements if not isinstance(each, CustomResource))
+
+    def changes(names: tuple[str, ...] = (), **attributes: str) -> Wake:
+        return Wake(type=types.OBJECT_CHANGED, attributes=tuple(attributes.items()), names=names)
+
+    return (
+        changes(kind="InferenceCluster", apiversion=API_VERSION),
+        changes(kind="Secret", namespace=SYSTEM_NAMESPACE),
+        changes(crds, kind="CustomResourceDefinition"),
+        changes(classes, kind="DeviceClass"),
+        Wake(type=types.PING),
+        Wake(type=types.PROVISIONED),
+    )
+
+
+FUNCTION: Final = Function(
+    name=NAME,
+    handler=cluster,
+    wakes_on=_wakes(),
+    emits=(types.CHECK_REQUESTED, types.DELETING),
+    service="cluster",
+)

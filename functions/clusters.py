@@ -1,0 +1,69 @@
+"""The InferenceCluster as the functions see it: what they read of the object, parsed once and immutable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from functions.access.targets import SecretKey
+from functions.catalog import Stack
+from functions.conditions import REQUIREMENTS_MET, Condition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+API: Final = "/apis/modelplane.ai/v1alpha1"
+API_VERSION: Final = "modelplane.ai/v1alpha1"
+SYSTEM_NAMESPACE: Final = "modelplane-system"
+_STACKS: Final = {str(each): each for each in Stack}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceCluster:
+    """One InferenceCluster at one resourceVersion.
+
+    Attributes:
+        stack: None where `spec.stack` is none that is known here.
+        kubeconfig: Where its kubeconfig is; None unless it is an existing cluster.
+        cloud_identity: Whether `identitySecretRef` asks for a cloud identity beside the kubeconfig.
+        provided: Whether it brings its own substrate: an existing cluster with `components: Provided`.
+        conditions: Every condition on it by type, ours and others'.
+    """
+
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    stack: Stack | None
+    provided: bool
+    deletion_timestamp: str | None = None
+    kubeconfig: SecretKey | None = None
+    cloud_identity: bool = False
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+
+    @classmethod
+    def from_object(cls, value: Mapping[str, Any]) -> InferenceCluster:
+        """From the object that the API server returned."""
+        metadata, spec = value["metadata"], value.get("spec", {})
+        source = spec.get("cluster", {})
+        existing = source.get("existing") or {}
+        reference = existing.get("secretRef")
+        conditions = (value.get("status") or {}).get("conditions") or ()
+        return cls(
+            name=metadata["name"],
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"],
+            generation=metadata.get("generation", 0),
+            deletion_timestamp=metadata.get("deletionTimestamp"),
+            stack=_STACKS.get(spec.get("stack", "Standard")),
+            provided=source.get("source") == "Existing" and existing.get("components") == "Provided",
+            kubeconfig=SecretKey(reference["name"], reference.get("key", "kubeconfig")) if reference else None,
+            cloud_identity="identitySecretRef" in existing,
+            conditions={each["type"]: Condition.from_object(each) for each in conditions},
+        )
+
+    @property
+    def judged(self) -> bool:
+        """Whether RequirementsMet speaks of this very generation."""
+        condition = self.conditions.get(REQUIREMENTS_MET)
+        return condition is not None and condition.observed_generation == self.generation

@@ -1,0 +1,166 @@
+"""The directory of one control plane: who runs in it, and how to end that, also from another process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from functions.local.errors import LocalError
+from functions.local.processes import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SERVERS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is true of a directory now.
+
+    Attributes:
+        exists: A control plane was started here and not taken down.
+        starting: The process that starts it is still at work, or owns it for as long as it lives.
+        running: By the name of each server, whether it runs.
+    """
+
+    exists: bool
+    starting: bool
+    running: Mapping[str, bool]
+
+    @property
+    def up(self) -> bool:
+        """Whether every server runs."""
+        return self.exists and all(self.running.values())
+
+    @property
+    def in_use(self) -> bool:
+        """Whether something runs here that a second control plane must not disturb."""
+        return self.starting or any(self.running.values())
+
+
+class InstanceDirectory:
+    """`kubeconfig` and, in `control-plane/`, everything else of one instance. Other files in it are left alone.
+
+    Attributes:
+        root: The directory itself.
+        kubeconfig: The admin's kubeconfig.
+        home: Keys, data, logs, and which processes there are.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.kubeconfig = self.root / "kubeconfig"
+        self.home = self.root / "control-plane"
+        self._record = self.home / "processes.json"
+
+    def log(self, server: str) -> Path:
+        """The log of one of the servers."""
+        return self.home / f"{server}.log"
+
+    def claim(self) -> None:
+        """Make it this process's own; what a dead instance left here is removed.
+
+        Raises:
+            LocalError: Something runs here, or a kubeconfig that is not ours is in the way.
+        """
+        status = self.status()
+        if status.in_use:
+            doing = "is running" if status.up else "is being started or stopped"
+            raise LocalError(f"a control plane {doing} in {self.root}; end it with `down`, or choose another directory")
+        if status.exists:
+            self.end()
+        elif self.kubeconfig.exists():
+            raise LocalError(f"{self.kubeconfig} exists and was not made here; choose another directory")
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._move_in()
+        except OSError as error:
+            raise LocalError(f"{self.root} cannot be used: {error.strerror or error}") from error
+
+    def _move_in(self) -> None:
+        # A rename is all or nothing, so of two that claim at once one sees the other.
+        staged = Path(tempfile.mkdtemp(prefix=".control-plane-", dir=self.root))
+        try:
+            write_private(staged / self._record.name, _dump(Identity.of(os.getpid()), {}))
+            staged.rename(self.home)
+        except OSError:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+
+    def record(self, server: str, pid: int) -> None:
+        """Note that a server runs as process `pid`."""
+        owner, servers = self._load()
+        identity = Identity.of(pid)
+        if identity is not None:
+            self._save(owner, servers | {server: identity})
+
+    def disown(self) -> None:
+        """Let the servers live on without this process."""
+        self._save(None, self._load()[1])
+
+    def status(self) -> Status:
+        """What is true now, by the processes and not by what was written down."""
+        owner, servers = self._load()
+        return Status(
+            exists=self.home.is_dir(),
+            starting=owner is not None and owner.alive(),
+            running={name: name in servers and servers[name].alive() for name in SERVERS},
+        )
+
+    def end(self) -> None:
+        """End what runs here and remove what belongs to it; harmless where there is nothing.
+
+        Raises:
+            LocalError: A process does not end.
+        """
+        if not self.home.is_dir():
+            return
+        # In reverse, so that none outlives what it talks to and logs about it.
+        for identity in reversed(self._load()[1].values()):
+            identity.kill()
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the files of an instance whose processes are gone, and the directory if nothing else is in it."""
+        self.kubeconfig.unlink(missing_ok=True)
+        shutil.rmtree(self.home, ignore_errors=True)
+        if self.root.is_dir() and not any(self.root.iterdir()):
+            self.root.rmdir()
+
+    def _load(self) -> tuple[Identity | None, dict[str, Identity]]:
+        try:
+            written = json.loads(self._record.read_bytes())
+            owner = Identity(**written["owner"]) if written["owner"] else None
+            return owner, {name: Identity(**identity) for name, identity in written["servers"].items()}
+        except FileNotFoundError:
+            return None, {}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise LocalError(
+                f"{self._record} cannot be read ({type(error).__name__}). See with ps whether an etcd or a "
+                f"kube-apiserver runs from {self.home}, then delete that directory"
+            ) from error
+
+    def _save(self, owner: Identity | None, servers: Mapping[str, Identity]) -> None:
+        fresh = self._record.with_suffix(".new")
+        write_private(fresh, _dump(owner, servers))
+        fresh.replace(self._record)
+
+
+def _dump(owner: Identity | None, servers: Mapping[str, Identity]) -> bytes:
+    written: dict[str, Any] = {
+        "owner": asdict(owner) if owner else None,
+        "servers": {name: asdict(identity) for name, identity in servers.items()},
+    }
+    return json.dumps(written, indent=2).encode()
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that nobody else may read, not even for the moment between creation and chmod."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123 - takes a descriptor
+        file.write(content)

@@ -1,0 +1,125 @@
+"""The events that say how a review left a cluster."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from events import types
+from events.event import JSON, Event, event_id, json_data
+from functions.conditions import REQUIREMENTS_MET, Condition, Status
+from functions.function import Poison
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from functions.catalog import Component
+    from functions.clusters import InferenceCluster
+    from functions.review import Reviewed
+
+_OUTCOMES: Final = {
+    Status.TRUE: ("Met", types.REQUIREMENT_MET),
+    Status.FALSE: ("Missing", types.REQUIREMENT_MISSING),
+    Status.UNKNOWN: ("Unknown", types.REQUIREMENT_UNKNOWN),
+}
+_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def cluster_of(event: Event) -> str | None:
+    """The InferenceCluster that an event is about by its extension, None where it names none.
+
+    Raises:
+        Poison: The name could not be one.
+    """
+    name = event.extensions.get("cluster")
+    if name and not _OBJECT_NAME.fullmatch(name):
+        raise Poison("extension cluster is no name that an InferenceCluster can have")
+    return name or None
+
+
+def requirement_judged(source: str, reviewed: Reviewed, component: Component, now: datetime) -> Event | None:
+    """How a component stands: the same id for the same finding; None where the cluster does not need it."""
+    condition = reviewed.cluster.conditions.get(component.condition)
+    if condition is None:
+        return None
+    outcome, type_ = _OUTCOMES[condition.status]
+    data = types.RequirementJudged.model_validate(
+        {
+            "outcome": outcome,
+            "reason": condition.reason,
+            "message": condition.message,
+            "generation": condition.observed_generation,
+        }
+    )
+    return about(source, reviewed.cluster, type_, data, now, observed=_observed(condition), component=component)
+
+
+def requirements_judged(source: str, reviewed: Reviewed, now: datetime) -> Event | None:
+    """That RequirementsMet turned to or from True, None where it did not."""
+    after = reviewed.cluster.conditions.get(REQUIREMENTS_MET)
+    before = reviewed.before.get(REQUIREMENTS_MET)
+    if after is None or after.reason == "Checking" or (before is not None and _gist(before) == _gist(after)):
+        return None
+    type_ = types.REQUIREMENTS_MET if after.status is Status.TRUE else types.REQUIREMENTS_UNMET
+    data = types.RequirementsJudged.model_validate(
+        {
+            "status": str(after.status),
+            "reason": after.reason,
+            "message": after.message,
+            "generation": after.observed_generation,
+        }
+    )
+    return about(source, reviewed.cluster, type_, data, now, observed=_observed(after))
+
+
+def about(
+    source: str,
+    cluster: InferenceCluster,
+    type_: str,
+    data: types.Data,
+    now: datetime,
+    *,
+    observed: tuple[str, ...],
+    component: Component | None = None,
+) -> Event:
+    """An event about a cluster, or one component of it.
+
+    Args:
+        source: Of the function that says it.
+        cluster: The subject.
+        type_: The event type.
+        data: What is said.
+        now: The event's time.
+        observed: What was seen; decides the id together with type and subject.
+        component: Narrows the subject.
+    """
+    subject = cluster.name if component is None else f"{cluster.name}/{component.key}"
+    extensions = {"cluster": cluster.name, "partitionkey": subject}
+    if cluster.stack is not None:
+        extensions["stack"] = str(cluster.stack)
+    if component is not None:
+        extensions["component"] = component.key
+    return Event(
+        id=event_id(type_, cluster.uid, subject, *observed),
+        source=source,
+        type=type_,
+        subject=subject,
+        time=now,
+        datacontenttype=JSON,
+        extensions=extensions,
+        data=json_data(data),
+    )
+
+
+def _observed(condition: Condition) -> tuple[str, ...]:
+    return (
+        condition.status,
+        condition.reason,
+        condition.message,
+        str(condition.observed_generation),
+        condition.last_transition_time,
+    )
+
+
+def _gist(condition: Condition) -> tuple[bool, bool]:
+    return condition.status is Status.TRUE, condition.reason == "Checking"

@@ -1,0 +1,203 @@
+"""One look at one InferenceCluster, from read to write: what every probe and the sweep do.
+
+Read the InferenceCluster, observe the target, write the conditions if the object is still the one that was read, and
+look once more, so that the last writer's observation is always newer than its write, whatever the order of events and
+however many replicas run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from functions.access.errors import AccessError, Conflict, Forbidden, KubeconfigInvalid, NotFound
+from functions.catalog import Stack
+from functions.conditions import REQUIREMENTS_MET, Condition, Status, checked_components, merge
+from functions.function import Later
+from functions.judge import Outcome, Verdict, judge, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from functions.access.targets import SecretVersion, Target
+    from functions.catalog import Component
+    from functions.clusters import InferenceCluster
+    from functions.world import World
+
+_STATUS: Final = {Outcome.MET: Status.TRUE, Outcome.MISSING: Status.FALSE, Outcome.UNKNOWN: Status.UNKNOWN}
+
+ATTEMPTS: Final = 20
+"""How often a review starts over because somebody else wrote the object; each means that somebody got ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """How a review left a cluster.
+
+    Attributes:
+        cluster: The InferenceCluster as it stands now.
+        before: Its conditions by type as they were before the review.
+    """
+
+    cluster: InferenceCluster
+    before: Mapping[str, Condition]
+
+    @property
+    def changed(self) -> tuple[Condition, ...]:
+        """The conditions that say something else than before; a new generation or time alone is nothing new."""
+        return tuple(
+            each for type_, each in self.cluster.conditions.items() if _said(each) != _said(self.before.get(type_))
+        )
+
+
+def _said(condition: Condition | None) -> tuple[str, ...]:
+    return () if condition is None else (condition.status, condition.reason, condition.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What somebody wants of a review.
+
+    Attributes:
+        component: The one to judge, with those not judged for this generation yet; None for all.
+        changed: Name of the object that an event pointed at.
+        seen: The version of the kubeconfig Secret that the caller knows of.
+    """
+
+    component: Component | None = None
+    changed: str | None = None
+    seen: SecretVersion | None = None
+
+
+async def review(world: World, name: str, ask: Ask) -> Reviewed | None:
+    """Judges a cluster and writes what was found.
+
+    Returns:
+        None where the InferenceCluster is gone or none of ours.
+
+    Raises:
+        Later: The hub could not be asked, or others wrote the object all the while.
+    """
+    reviewed: Reviewed | None = await world.reviews.submit(name, ask, lambda asks: _review(world, name, asks))
+    return reviewed
+
+
+async def _review(world: World, name: str, asks: Sequence[Ask]) -> Reviewed | None:
+    before: Mapping[str, Condition] | None = None
+    try:
+        for _ in range(ATTEMPTS):
+            cluster = await world.hub.cluster(name)
+            if cluster is None:
+                await world.targets.forget(name)
+            if cluster is None or not cluster.provided:
+                return None
+            if before is None:
+                before = cluster.conditions
+            try:
+                if cluster.stack is None:
+                    return Reviewed(await _write(world, cluster, (_unknown_stack(world, cluster),)), before)
+                return Reviewed(await _settle(world, cluster, cluster.stack, asks), before)
+            except Conflict:
+                continue
+            except NotFound:
+                return None
+    except AccessError as trouble:
+        raise Later(f"hub: {trouble}") from trouble
+    raise Later(f"InferenceCluster {name} was written by others {ATTEMPTS} times in a row")
+
+
+async def _settle(world: World, cluster: InferenceCluster, stack: Stack, asks: Sequence[Ask]) -> InferenceCluster:
+    """Observes and writes until what was observed after the last write is what was written."""
+    if REQUIREMENTS_MET not in cluster.conditions:
+        cluster = await _write(world, cluster, _merged(world, cluster, stack, ()))
+    components = _to_judge(cluster, stack, {each.component for each in asks})
+    while True:
+        verdicts = await _observe(world, cluster, components, asks)
+        written = await _write(world, cluster, _merged(world, cluster, stack, verdicts))
+        if written is cluster or all(each.outcome is Outcome.UNKNOWN for each in verdicts):
+            return written  # where nothing can be seen, looking again would cost another time limit
+        cluster = written
+
+
+def _to_judge(cluster: InferenceCluster, stack: Stack, asked: Collection[Component | None]) -> tuple[Component, ...]:
+    """The components asked for, and those not judged for this generation; all of them where None is asked for."""
+
+    def judged(component: Component) -> bool:
+        condition = cluster.conditions.get(component.condition)
+        return condition is not None and condition.observed_generation == cluster.generation
+
+    return tuple(each for each in checked_components(stack) if None in asked or each in asked or not judged(each))
+
+
+async def _observe(
+    world: World, cluster: InferenceCluster, components: Sequence[Component], asks: Sequence[Ask]
+) -> Sequence[Verdict]:
+    changed = frozenset(each.changed for each in asks if each.changed is not None)
+    try:
+        target = await _open(world, cluster, asks)
+    except (KubeconfigInvalid, Forbidden) as trouble:
+        return unknown(components, trouble)
+    verdicts = await judge(target, components, sleep=world.clock.sleep, changed=changed)
+    if any(finding.reason == "Unauthorized" for verdict in verdicts for finding in verdict.findings):
+        renewed = await _renew(world, cluster)
+        if renewed is not None:
+            return await judge(renewed, components, sleep=world.clock.sleep, changed=changed)
+    return verdicts
+
+
+async def _renew(world: World, cluster: InferenceCluster) -> Target | None:
+    """The target with a renewed kubeconfig, None where the Secret still holds what the target refused."""
+    if cluster.kubeconfig is None:
+        return None
+    try:
+        return await world.targets.refresh(cluster.name, cluster.kubeconfig)
+    except (KubeconfigInvalid, Forbidden):
+        return None
+
+
+async def _open(world: World, cluster: InferenceCluster, asks: Sequence[Ask]) -> Target:
+    if cluster.kubeconfig is None:
+        raise KubeconfigInvalid("spec.cluster.existing.secretRef names no kubeconfig Secret")
+    seen = [each.seen for each in asks if each.seen is not None]
+    target = await world.targets.open(cluster.name, cluster.kubeconfig, seen[-1] if seen else None)
+    if cluster.cloud_identity and not target.client.connection.has_credential:
+        raise KubeconfigInvalid(
+            "the kubeconfig holds no credential and cloud identities (identitySecretRef) are not supported yet; "
+            "put a token or a client certificate into the kubeconfig"
+        )
+    return target
+
+
+def _merged(
+    world: World, cluster: InferenceCluster, stack: Stack, verdicts: Collection[Verdict]
+) -> tuple[Condition, ...]:
+    judged = [
+        Condition(
+            type=each.component.condition,
+            status=_STATUS[each.outcome],
+            reason=each.reason,
+            message=each.message,
+            observed_generation=cluster.generation,
+        )
+        for each in verdicts
+    ]
+    return merge(cluster.conditions, judged, stack=stack, generation=cluster.generation, now=world.clock.timestamp())
+
+
+def _unknown_stack(world: World, cluster: InferenceCluster) -> Condition:
+    present = cluster.conditions.get(REQUIREMENTS_MET)
+    flips = present is None or present.status is not Status.UNKNOWN
+    return Condition(
+        type=REQUIREMENTS_MET,
+        status=Status.UNKNOWN,
+        reason="UnknownStack",
+        message=f"spec.stack is none of those known here: {', '.join(Stack)}",
+        observed_generation=cluster.generation,
+        last_transition_time=world.clock.timestamp() if present is None or flips else present.last_transition_time,
+    )
+
+
+async def _write(world: World, cluster: InferenceCluster, conditions: Sequence[Condition]) -> InferenceCluster:
+    if all(cluster.conditions.get(each.type) == each for each in conditions):
+        return cluster
+    return await world.hub.write_conditions(cluster, conditions)

@@ -1,0 +1,178 @@
+"""From a state of the target to the conditions of the InferenceCluster, on a real API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from functions.catalog import COMPONENTS, CustomResource, DeviceClass, Stack, component, of_stack
+from functions.review import Ask, review
+from tests.support import (
+    CRDS,
+    Moving,
+    apply,
+    conditions,
+    crd_manifest,
+    get_cluster,
+    gone,
+    install_hub,
+    open_world,
+    provide,
+    provide_all,
+    put_cluster,
+    put_kubeconfig,
+    served,
+    summary,
+    withdraw,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from functions.local.api import Api
+    from functions.local.instance import ControlPlane
+    from functions.world import World
+
+CERTIFICATES = CustomResource("certificates.cert-manager.io", "v1")
+STANDARD = [one for each in of_stack(Stack.STANDARD) for one in each.requirements]
+
+
+@pytest.fixture
+def time() -> Moving:
+    return Moving()
+
+
+@pytest.fixture
+async def world(clean: ControlPlane, time: Moving) -> AsyncIterator[World]:
+    """A hub that is its own target, with one Provided cluster `gpu-1` on it."""
+    install_hub(clean.api)
+    put_kubeconfig(clean.api, clean.kubeconfig.read_bytes())
+    world = await open_world(clean.kubeconfig, time.clock)
+    await served(world.hub.client, CustomResource("inferenceclusters.modelplane.ai", "v1alpha1"))
+    put_cluster(clean.api)
+    yield world
+    await world.close()
+
+
+@pytest.fixture
+def api(clean: ControlPlane) -> Api:
+    return clean.api
+
+
+async def test_a_bare_cluster_lacks_everything_and_is_told_so_in_order(world: World, api: Api) -> None:
+    await review(world, "gpu-1", Ask())
+    assert summary(api) == ("False", "MissingRequirements")
+    message = conditions(api)["RequirementsMet"]["message"]
+    assert [message.index(str(each)) for each in STANDARD] == sorted(message.index(str(each)) for each in STANDARD)
+    assert conditions(api)["CertManagerProvided"]["reason"] == "NotInstalled"
+    assert conditions(api)["NvidiaDraDriverGpuProvided"]["reason"] == "NotFound"
+
+
+@pytest.mark.parametrize("stack", [str(each) for each in Stack])
+async def test_a_whole_substrate_is_met_and_its_removal_noticed(world: World, api: Api, stack: str) -> None:
+    put_cluster(api, "gpu-2", stack=stack)
+    provide_all(api)
+    await served(world.hub.client, *(one for each in COMPONENTS for one in each.requirements))
+    await review(world, "gpu-2", Ask())
+    assert summary(api, "gpu-2") == ("True", "RequirementsMet")
+    for each in of_stack(Stack(stack)):
+        for requirement in each.requirements:
+            withdraw(api, requirement)
+            if isinstance(requirement, CustomResource):
+                await gone(world.hub.client, CRDS, requirement.name)
+            await review(world, "gpu-2", Ask(component=each, changed=requirement.name))
+            assert conditions(api, "gpu-2")[each.condition]["status"] == "False", requirement
+            assert str(requirement) in conditions(api, "gpu-2")["RequirementsMet"]["message"]
+
+
+async def test_nothing_is_written_when_nothing_changed(world: World, api: Api) -> None:
+    await review(world, "gpu-1", Ask())
+    before = get_cluster(api)["metadata"]["resourceVersion"]
+    await review(world, "gpu-1", Ask())
+    await review(world, "gpu-1", Ask(component=component("cert-manager")))
+    assert get_cluster(api)["metadata"]["resourceVersion"] == before
+
+
+async def test_a_new_generation_is_observed_and_no_transition_time_moves(world: World, api: Api, time: Moving) -> None:
+    await review(world, "gpu-1", Ask())
+    before = conditions(api)
+    await time.sleep(60)
+    put_cluster(api, cache={"storageClassName": "shared"})
+    await review(world, "gpu-1", Ask(component=component("cert-manager")))
+    after = conditions(api)
+    generation = get_cluster(api)["metadata"]["generation"]
+    assert generation > before["RequirementsMet"]["observedGeneration"]
+    for type_, condition in after.items():
+        assert condition["observedGeneration"] == generation, type_
+        assert condition["lastTransitionTime"] == before[type_]["lastTransitionTime"], type_
+
+
+@pytest.mark.parametrize(
+    "existing", [pytest.param({"components": "Managed"}, id="managed"), pytest.param({"components": None}, id="unsaid")]
+)
+async def test_a_cluster_that_is_not_provided_is_left_alone(world: World, api: Api, existing: dict[str, str]) -> None:
+    put_cluster(api, "managed", **existing)
+    before = get_cluster(api, "managed")
+    assert await review(world, "managed", Ask()) is None
+    assert get_cluster(api, "managed") == before
+
+
+async def test_a_cluster_that_is_not_there_is_nothing(world: World) -> None:
+    assert await review(world, "nobody", Ask()) is None
+
+
+@pytest.mark.parametrize(
+    ("versions", "detail"),
+    [
+        pytest.param(["v1beta1"], "installed, but serves v1beta1, not v1", id="another version"),
+        pytest.param(["v1beta1", "-v1"], "installed, but serves v1beta1, not v1", id="listed and not served"),
+        pytest.param(["v2", "v1beta1"], "installed, but serves v2, v1beta1, not v1", id="several others"),
+    ],
+)
+async def test_a_version_that_is_not_served(world: World, api: Api, versions: list[str], detail: str) -> None:
+    apply(api, f"{CRDS}/{CERTIFICATES.name}", crd_manifest(CERTIFICATES.name, *versions))
+    await served(world.hub.client, CERTIFICATES)
+    await review(world, "gpu-1", Ask())
+    condition = conditions(api)["CertManagerProvided"]
+    assert (condition["status"], condition["reason"]) == ("False", "VersionNotServed")
+    assert condition["message"] == f"{CERTIFICATES}: {detail}"
+
+
+async def test_a_crd_whose_names_are_taken_says_by_which_rule(world: World, api: Api) -> None:
+    usurper = crd_manifest("usurpers.cert-manager.io", "v1")
+    usurper["spec"]["names"]["shortNames"] = ["certificates"]
+    apply(api, f"{CRDS}/usurpers.cert-manager.io", usurper)
+    await served(world.hub.client, CustomResource("usurpers.cert-manager.io", "v1"))
+    manifest = crd_manifest(CERTIFICATES.name, "v1")
+    manifest["spec"]["names"]["kind"] = "Usurper"
+    apply(api, f"{CRDS}/{CERTIFICATES.name}", manifest)
+    await review(world, "gpu-1", Ask())
+    condition = conditions(api)["CertManagerProvided"]
+    assert (condition["status"], condition["reason"]) == ("False", "NotEstablished")
+    assert "installed, but not Established" in condition["message"]
+
+
+async def test_a_crd_that_is_being_deleted(world: World, api: Api) -> None:
+    manifest = crd_manifest(CERTIFICATES.name, "v1")
+    manifest["metadata"]["finalizers"] = ["example.com/held"]
+    apply(api, f"{CRDS}/{CERTIFICATES.name}", manifest)
+    await served(world.hub.client, CERTIFICATES)
+    await review(world, "gpu-1", Ask())
+    assert conditions(api)["CertManagerProvided"]["status"] == "True"
+    withdraw(api, CERTIFICATES)
+    await review(world, "gpu-1", Ask(component=component("cert-manager"), changed=CERTIFICATES.name))
+    condition = conditions(api)["CertManagerProvided"]
+    assert (condition["status"], condition["reason"]) == ("False", "BeingDeleted")
+    api.request(
+        "PATCH",
+        f"{CRDS}/{CERTIFICATES.name}",
+        {"metadata": {"finalizers": None}},
+        content_type="application/merge-patch+json",
+    )
+
+
+async def test_a_device_class_that_is_being_deleted(world: World, api: Api) -> None:
+    provide(api, DeviceClass("gpu.nvidia.com"))
+    await review(world, "gpu-1", Ask())
+    assert conditions(api)["NvidiaDraDriverGpuProvided"]["status"] == "True"
