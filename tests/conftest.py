@@ -10,6 +10,7 @@ import pytest
 
 from functions.local.binaries import find_binaries
 from functions.local.instance import ControlPlane
+from tests.support import install_hub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +76,21 @@ def clean(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     before = _everything(control_plane.api)
     yield control_plane
     _remove_all_but(before, control_plane.api)
+
+
+@pytest.fixture(scope="session")
+def hub_once(control_plane: ControlPlane) -> ControlPlane:
+    """The shared control plane with the project's CRDs and the namespace of the kubeconfig Secrets, which stay."""
+    install_hub(control_plane.api)
+    control_plane.wait_until_ready()
+    return control_plane
+
+
+@pytest.fixture
+def hub(hub_once: ControlPlane, clean: ControlPlane) -> ControlPlane:
+    """A hub without any cluster; what the test adds is removed again, as with `clean`."""
+    assert clean is hub_once
+    return clean
 
 
 def _everything(api: Api) -> dict[str, bool]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from functions.access.connection import Connection
     from functions.catalog import Component, Requirement
     from functions.local.api import Api
 
@@ -53,9 +54,21 @@ class Moving:
         return Clock(self.now, self.sleep)
 
 
-async def open_world(hub: Path, clock: Clock | None = None) -> World:
+async def open_world(hub: Path, clock: Clock | None = None, *, patience: float = 5.0) -> World:
+    """A world around a hub; `patience` is how many seconds a target may take for an answer.
+
+    The pauses before a target is asked again are skipped.
+    """
     client = Client(kubeconfig.load_file(hub))
-    return World(Hub(client), Targets(client), clock or Clock())
+
+    def connect(connection: Connection) -> Client:
+        return Client(connection, timeout=patience, sleep=_at_once)
+
+    return World(Hub(client), Targets(client, connect=connect), clock or Clock())
+
+
+async def _at_once(_: float) -> None:
+    await asyncio.sleep(0)
 
 
 def crd_manifest(name: str, *versions: str, padding: int = 0) -> dict[str, Any]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import yaml
 
 from events.triggers import read_triggers
 from events.types import MODELS
-from functions.function import Function
 from functions.manifests import DELIVERY, triggers
 from functions.registry import FUNCTIONS
+
+if TYPE_CHECKING:
+    from functions.function import Function
 
 each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=lambda each: each.name)
 

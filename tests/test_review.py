@@ -16,7 +16,6 @@ from tests.support import (
     crd_manifest,
     get_cluster,
     gone,
-    install_hub,
     open_world,
     provide,
     provide_all,
@@ -44,20 +43,18 @@ def time() -> Moving:
 
 
 @pytest.fixture
-async def world(clean: ControlPlane, time: Moving) -> AsyncIterator[World]:
+async def world(hub: ControlPlane, time: Moving) -> AsyncIterator[World]:
     """A hub that is its own target, with one Provided cluster `gpu-1` on it."""
-    install_hub(clean.api)
-    put_kubeconfig(clean.api, clean.kubeconfig.read_bytes())
-    world = await open_world(clean.kubeconfig, time.clock)
-    await served(world.hub.client, CustomResource("inferenceclusters.modelplane.ai", "v1alpha1"))
-    put_cluster(clean.api)
+    put_kubeconfig(hub.api, hub.kubeconfig.read_bytes())
+    world = await open_world(hub.kubeconfig, time.clock)
+    put_cluster(hub.api)
     yield world
     await world.close()
 
 
 @pytest.fixture
-def api(clean: ControlPlane) -> Api:
-    return clean.api
+def api(hub: ControlPlane) -> Api:
+    return hub.api
 
 
 async def test_a_bare_cluster_lacks_everything_and_is_told_so_in_order(world: World, api: Api) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Final
@@ -19,6 +20,7 @@ COMMANDS: Final = {
 }
 BUG: Final = 70
 INTERRUPTED: Final = 130
+UNREAD: Final = 141
 """Exit codes that are the same for every command; 2 is a wrong use of it."""
 
 
@@ -38,6 +40,16 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name]} is no click command"  # noqa: S101
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a standard output that nobody reads ends it quietly, where click would exit with 1."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:  # as `| head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return UNREAD
+        return code
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="modelplane-serving-stack")
@@ -53,25 +65,14 @@ def main() -> None:
     """
     try:
         code = cli.main(standalone_mode=False)
-        sys.stdout.flush()  # here, where a reader that has gone is noticed
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except BrokenPipeError:
-        code = _stop_writing()
     except Exception:  # noqa: BLE001 - the last resort
         code = _bug()
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _stop_writing() -> int:
-    """Let go of a standard output that nobody reads, as `| head` does; the exit code of a process that SIGPIPE ends."""
-    import os  # noqa: PLC0415
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141
 
 
 def _bug() -> int:

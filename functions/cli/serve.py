@@ -16,14 +16,30 @@ if TYPE_CHECKING:
     "--functions",
     "names",
     envvar="SERVING_STACK_FUNCTIONS",
+    show_envvar=True,
     metavar="A,B,…",
     help="Names of the functions; all by default.",
 )
-@click.option("--port", envvar="PORT", default=8080, type=click.IntRange(0, 65535), show_default=True, help="TCP port.")
-@click.option("--listen", envvar="SERVING_STACK_LISTEN", metavar="ADDRESS", help="Address; all interfaces by default.")
+@click.option(
+    "--port",
+    envvar="PORT",
+    show_envvar=True,
+    default=8080,
+    type=click.IntRange(0, 65535),
+    show_default=True,
+    help="TCP port.",
+)
+@click.option(
+    "--listen",
+    envvar="SERVING_STACK_LISTEN",
+    show_envvar=True,
+    metavar="ADDRESS",
+    help="Address; all interfaces by default.",
+)
 @click.option(
     "--concurrency",
     envvar="SERVING_STACK_CONCURRENCY",
+    show_envvar=True,
     default=64,
     type=click.IntRange(min=1),
     show_default=True,
@@ -32,6 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--log-level",
     envvar="SERVING_STACK_LOG_LEVEL",
+    show_envvar=True,
     default="info",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
     show_default=True,
@@ -40,6 +57,7 @@ if TYPE_CHECKING:
 @click.option(
     "--kubeconfig",
     envvar="SERVING_STACK_KUBECONFIG",
+    show_envvar=True,
     type=click.Path(exists=True, dir_okay=False),
     help="Of the hub; by default what kubectl would use, in a pod its ServiceAccount.",
 )

@@ -1,4 +1,4 @@
-"""HTTP for a `Host`: an aiohttp application with a path per function; `functions.host.run` serves it.
+"""HTTP for a `Host`: an aiohttp server with a path per function; `functions.host.run` serves it.
 
 Every answer keeps the rules of a Knative Broker: a 2xx has a CloudEvent for a body or none at all, 413 and 422 mean
 never again, 408 and 503 mean later, and there is no 404 and no 500.
@@ -19,14 +19,16 @@ from functions.host.host import Answer, bug, later, traceparent_of
 from functions.host.log import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from events.event import Event
-    from functions.function import Function
     from functions.host.host import Host
 
 CONCURRENCY: Final = 64
 BODY_SECONDS: Final = 10.0
+LINGER_SECONDS: Final = 2.0
+"""How long what a refused sender still sends is read, so that it gets to read the answer."""
+
 _UNREADABLE: Final = (Malformed, TimeoutError, web.HTTPRequestEntityTooLarge, web.RequestPayloadError)
 _log = logging.getLogger(__name__)
 
@@ -42,8 +44,8 @@ class Gate:
         self._limit = limit
         self._in_flight = 0
         self._idle = asyncio.Event()
-        self._idle.set()
         self.draining = False
+        metrics.IN_FLIGHT.set_function(lambda: self._in_flight)
 
     def enter(self) -> Answer | None:
         """Let a request in, or give the answer that refuses it; who is let in must `leave`."""
@@ -52,20 +54,19 @@ class Gate:
         if self._in_flight >= self._limit:
             return later(f"{self._limit} events are in work already", 1, outcome="overloaded")
         self._in_flight += 1
-        self._idle.clear()
-        metrics.IN_FLIGHT.inc()
         return None
 
     def leave(self) -> None:
         """One request less."""
         self._in_flight -= 1
-        metrics.IN_FLIGHT.dec()
-        if not self._in_flight:
+        if self.draining and not self._in_flight:
             self._idle.set()
 
     async def drain(self, seconds: float) -> int:
         """Refuse new events and wait for those in work; returns how many are still in work after `seconds`."""
         self.draining = True
+        if not self._in_flight:
+            return 0
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -74,62 +75,57 @@ class Gate:
         return 0
 
 
-def make_app(host: Host, gate: Gate | None = None, *, body_seconds: float = BODY_SECONDS) -> web.Application:
-    """The application: `POST /<function.name>`, or `POST /` as well where there is one function.
+def make_server(host: Host, gate: Gate | None = None, *, body_seconds: float = BODY_SECONDS) -> web.Server:
+    """The HTTP server: `POST /<function.name>`, or `POST /` as well where there is one function.
+
+    It is aiohttp's low-level server, because the router of an application takes a fifth of the time of a request.
 
     Args:
         host: What answers the events.
-        gate: Limits concurrency and drains; one with the default limit when None. Needs a running loop.
+        gate: Limits concurrency and drains; one with the default limit when None.
         body_seconds: How long a sender may take for its body.
     """
     gate = gate or Gate()
-    app = web.Application(client_max_size=MAX_SIZE)
-    for function in host.functions.values():
-        receive = _receiver(host, function, gate, body_seconds)
-        app.router.add_post(f"/{function.name}", receive)
-        if len(host.functions) == 1:
-            app.router.add_post("/", receive)
+    receivers = {f"/{name}": _receiver(host, name, gate, body_seconds) for name in host.functions}
+    if len(receivers) == 1:
+        receivers["/"] = next(iter(receivers.values()))
 
-    async def liveness(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        if request.method == "POST":
+            receive = receivers.get(path)
+            return _refusal("unknown", host.unknown(path.lstrip("/"))) if receive is None else await receive(request)
+        if request.method in {"GET", "HEAD"}:
+            if path == "/health/readiness":
+                return web.Response(text="draining", status=503) if gate.draining else web.Response(text="ok")
+            if path == "/health/liveness":
+                return web.Response(text="ok")
+            if path == "/metrics":
+                body, content_type = metrics.exposition(request.headers.get("Accept", ""))
+                return web.Response(body=body, headers={"Content-Type": content_type})
+        return web.Response(status=405, text="a CloudEvent comes with POST", headers={"Allow": "POST"})
 
-    async def readiness(_: web.Request) -> web.Response:
-        return web.Response(text="draining\n", status=503) if gate.draining else web.Response(text="ok\n")
-
-    async def elsewhere(request: web.Request) -> web.Response:
-        if request.method != "POST":
-            return web.Response(status=405, text="events are POSTed\n", headers={"Allow": "POST"})
-        return _refusal("unknown", host.unknown(request.path.strip("/")))
-
-    app.router.add_get("/health/liveness", liveness)
-    app.router.add_get("/health/readiness", readiness)
-    app.router.add_get("/metrics", _metrics)
-    app.router.add_route("*", "/{path:.*}", elsewhere)
-    return app
-
-
-async def _metrics(request: web.Request) -> web.Response:
-    body, content_type = metrics.exposition(request.headers.get("Accept", ""))
-    return web.Response(body=body, headers={"Content-Type": content_type})
+    # An access log would say again what the line of each event says.
+    return web.Server(answer, access_log=None, lingering_time=LINGER_SECONDS)
 
 
 def _receiver(
-    host: Host, function: Function, gate: Gate, body_seconds: float
-) -> Callable[[web.Request], Awaitable[web.Response]]:
-    name = function.name
-
-    async def receive(request: web.Request) -> web.Response:
+    host: Host, name: str, gate: Gate, body_seconds: float
+) -> Callable[[web.BaseRequest], Awaitable[web.Response]]:
+    async def receive(request: web.BaseRequest) -> web.Response:
         if (refused := gate.enter()) is not None:
             response = _refusal(name, refused)
             if gate.draining:
                 response.force_close()
             return response
         try:
-            event = await _event(request, body_seconds)
-            answer = await host.handle(name, event, reply_limit=_reply_limit(request))
-            return _response(answer)
-        except _UNREADABLE as error:
-            return _refusal(name, _unreadable(error, body_seconds))
+            try:
+                content = request.content  # usually all of it came with the headers
+                body = content.read_nowait() if content.is_eof() else await _body(request, body_seconds)
+                event = _event(request.headers, body)
+            except _UNREADABLE as error:
+                return _refusal(name, _unreadable(error, body_seconds))
+            return _response(await host.handle(name, event, reply_limit=_reply_limit(request.headers)))
         except ConnectionError:  # the sender is gone, nobody reads an answer
             raise
         except Exception as error:  # noqa: BLE001 - aiohttp would answer 500
@@ -140,19 +136,24 @@ def _receiver(
     return receive
 
 
-async def _event(request: web.Request, seconds: float) -> Event:
-    """The event of a request; raises one of `_UNREADABLE` where it brings none."""
+async def _body(request: web.BaseRequest, seconds: float) -> bytes:
     if (request.content_length or 0) > MAX_SIZE:
         raise web.HTTPRequestEntityTooLarge(MAX_SIZE)
-    if request.content.is_eof():  # the usual case: the body came with the headers and needs no timer
-        body = await request.read()
-    else:
-        async with asyncio.timeout(seconds):
-            body = await request.read()
-    event = decode(request.headers, body)
+    body = bytearray()
+    async with asyncio.timeout(seconds):
+        while chunk := await request.content.readany():
+            body += chunk
+            if len(body) > MAX_SIZE:
+                raise web.HTTPRequestEntityTooLarge(MAX_SIZE)
+    return bytes(body)
+
+
+def _event(headers: Mapping[str, str], body: bytes) -> Event:
+    """The event of a request, with the trace context of the request where it has none of its own."""
+    event = decode(headers, body)
     if "traceparent" in event.extensions:
         return event
-    traceparent = traceparent_of(request.headers.get("traceparent"))
+    traceparent = traceparent_of(headers.get("traceparent"))
     return replace(event, extensions={**event.extensions, "traceparent": traceparent}) if traceparent else event
 
 
@@ -168,10 +169,10 @@ def _unreadable(error: Exception, seconds: float) -> Answer:
             return Answer(status=422, outcome="malformed", body="the body is not encoded as the headers say")
 
 
-def _reply_limit(request: web.Request) -> int:
+def _reply_limit(headers: Mapping[str, str]) -> int:
     """One event where the sender says that it publishes replies, as a Broker does; else none."""
-    preferences = request.headers.get("Prefer", "").lower().split(",")
-    return 1 if any(preference.strip() == "reply" for preference in preferences) else 0
+    preferences = headers.get("Prefer", "")
+    return int("reply" in {preference.strip().lower() for preference in preferences.split(",")}) if preferences else 0
 
 
 def _refusal(function: str, answer: Answer) -> web.Response:

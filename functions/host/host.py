@@ -97,7 +97,7 @@ class Host:
             answer = self.unknown(name)
             name = "unknown"  # a label and a log field of few values
         else:
-            answer = await self._run(function, event, reply_limit)
+            answer = await self._call(function, event, reply_limit)
         elapsed = perf_counter() - begun
         metrics.count(name, event.type, answer.outcome)
         metrics.duration_of(name).observe(elapsed)
@@ -111,45 +111,48 @@ class Host:
             status=422, outcome="unknown_function", body=printable(f"no function at /{name[:64]}; served are {served}")
         )
 
-    async def _run(self, function: Function, event: Event, reply_limit: int | None) -> Answer:
+    async def _call(self, function: Function, event: Event, reply_limit: int | None) -> Answer:
+        limit = asyncio.timeout(self._handler_seconds)
         try:
             hops = _hops(event)
-            async with asyncio.timeout(self._handler_seconds):
-                events = await self._call(function, event)
+            async with limit:
+                events = await function.handler(event, self._world)
                 if not events:
                     return _NOTHING
                 events = _marked(events, event, hops + 1)
                 if reply_limit is None or len(events) <= reply_limit:
                     return Answer(status=200, outcome="handled", events=events)
-                if self._publisher is None:
-                    raise NotAccepted("K_SINK is not set")  # noqa: TRY301 - treated as if the sink had said no
-                await self._publisher.publish(events)
+                return await self._publish(function.name, events)
+        except TimeoutError as error:
+            if not limit.expired():
+                return bug(function.name, error)
+            return later(f"{function.name} did not end within {self._handler_seconds:g} s", None, outcome="timeout")
         except Exception as error:  # noqa: BLE001 - a bug of a function must neither end the process nor lose the event
-            return self._failure(function.name, error)
-        metrics.PUBLISHED.labels(function.name).inc(len(events))
+            return _failure(function.name, error)
+
+    async def _publish(self, function: str, events: Sequence[Event]) -> Answer:
+        if self._publisher is None:
+            return later("K_SINK is not set", None, outcome="unpublished")
+        try:
+            await self._publisher.publish(events)
+        except NotAccepted as error:
+            return later(printable(str(error)), error.retry_after, outcome="unpublished")
+        except Malformed as error:
+            return bug(function, error)
+        metrics.PUBLISHED.labels(function).inc(len(events))
         return _NOTHING
 
-    async def _call(self, function: Function, event: Event) -> Sequence[Event]:
-        try:
-            return await function.handler(event, self._world)
-        except Malformed as error:  # data that does not fit its type
-            raise Poison(str(error)) from error
 
-    def _failure(self, function: str, error: Exception) -> Answer:
-        text = printable(str(error))
-        match error:
-            case Poison():
-                return Answer(status=422, outcome="poison", body=text)
-            case Later():
-                return later(text, error.retry_after)
-            case AccessError():  # of the hub: what a target does not answer is a judgement, not an error
-                return later(text, error.retry_after if isinstance(error, Throttled) else None)
-            case NotAccepted():
-                return later(text, error.retry_after, outcome="unpublished")
-            case TimeoutError():
-                return later(f"{function} did not end within {self._handler_seconds:g} s", None, outcome="timeout")
-            case _:
-                return bug(function, error)
+def _failure(function: str, error: Exception) -> Answer:
+    match error:
+        case Poison() | Malformed():  # the latter is of data that does not fit its type
+            return Answer(status=422, outcome="poison", body=printable(str(error)))
+        case Later():
+            return later(printable(str(error)), error.retry_after)
+        case AccessError():  # of the hub: what a target does not answer is a judgement, not an error
+            return later(printable(str(error)), error.retry_after if isinstance(error, Throttled) else None)
+        case _:
+            return bug(function, error)
 
 
 def later(body: str, retry_after: float | None, *, outcome: str = "later") -> Answer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from functions.host.app import CONCURRENCY, Gate, make_app
+from functions.host.app import CONCURRENCY, LINGER_SECONDS, Gate, make_server
 
 if TYPE_CHECKING:
     from functions.host.host import Host
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 GRACE_SECONDS: Final = 25.0
 """How long events in work may take after SIGTERM: longer than a handler may, shorter than Kubernetes' 30 s."""
 
-_LINGER_SECONDS: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -38,9 +37,7 @@ async def serve(host: Host, *, port: int, listen: str | None = None, concurrency
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     gate = Gate(concurrency)
-    app = make_app(host, gate)
-    # What a refused sender still sends is read for a moment, so that it gets to read the answer.
-    runner = web.AppRunner(app, access_log=None, lingering_time=_LINGER_SECONDS, shutdown_timeout=_LINGER_SECONDS)
+    runner = web.ServerRunner(make_server(host, gate), shutdown_timeout=LINGER_SECONDS)
     await runner.setup()
     try:
         await web.TCPSite(runner, listen, port).start()

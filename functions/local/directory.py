@@ -138,7 +138,7 @@ class InstanceDirectory:
             written = json.loads(self._record.read_bytes())
             owner = Identity(**written["owner"]) if written["owner"] else None
             return owner, {name: Identity(**identity) for name, identity in written["servers"].items()}
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None, {}
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise LocalError(

@@ -1,7 +1,7 @@
 """Follows one resource of one API server: list, watch, and a diff on every later list, so that no gap goes unnoticed.
 
-The watch source runs one for each resource that it looks at. Only metadata crosses the wire: a CRD with 600 KB of schema
-costs what a small one costs.
+The watch source runs one for each resource that it looks at. Only metadata crosses the wire: a CRD with 600 KB of
+schema costs what a small one costs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functions.access.client import METADATA
 from functions.access.errors import AccessError, Gone, NotFound, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from functions.access.client import Client
 
@@ -62,11 +62,26 @@ class Key(NamedTuple):
 
 
 class Version(NamedTuple):
-    """Which state of it."""
+    """Which state of it.
+
+    Attributes:
+        content: What has to differ for an update to be told.
+    """
 
     uid: str
     resource_version: str
     generation: int
+    content: str
+
+    def same(self, other: Version | None) -> bool:
+        """Whether there is nothing to tell between the two."""
+        return other is not None and (self.uid, self.content) == (other.uid, other.content)
+
+
+def resource_version(metadata: Mapping[str, Any]) -> str:
+    """The usual content: each write of an object is an update."""
+    version: str = metadata["resourceVersion"]
+    return version
 
 
 class Observer(Protocol):
@@ -102,6 +117,7 @@ class Reflector:
         connect: Callable[[], Awaitable[Client]],
         observer: Observer,
         *,
+        content: Callable[[Mapping[str, Any]], str] = resource_version,
         silence: float = SILENCE,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
@@ -112,6 +128,7 @@ class Reflector:
             resource: What to follow.
             connect: Gives the client before each list and watch; another client than before is listed anew.
             observer: Whom to tell.
+            content: From an object's metadata, what has to differ for an update to be told.
             silence: Seconds without a line after which a watch is given up.
             sleep: Waits that many seconds.
             jitter: A number from 0 to 1 that shortens a pause by up to a half.
@@ -120,6 +137,7 @@ class Reflector:
         self.known: dict[Key, Version] | None = None
         self._connect = connect
         self._observer = observer
+        self._content = content
         self._silence = silence
         self._sleep = sleep
         self._jitter = jitter
@@ -140,12 +158,10 @@ class Reflector:
             self._woken.clear()
             try:
                 await self._attempt()
-            except Gone:
-                self._resource_version = ""
-            except NotFound:
-                await self._told(self._vanish())
             except (AccessError, NotAccepted) as trouble:
-                self._troubled(trouble)
+                self._resource_version = ""
+                self._failures = max(1, self._failures)
+                self._observer.troubled(trouble)
             if self._failures:
                 await self._pause()
 
@@ -153,43 +169,105 @@ class Reflector:
         """One watch, after a list where one is needed; counts as a failure unless the watch shows a sign of life."""
         self._failures += 1
         client = await self._connect()
-        if client is not self._client or not self._resource_version:
-            await self._list(client)
-            self._client = client
-        began = asyncio.get_running_loop().time()
-        async with aclosing(
-            client.watch(
-                self.resource.path,
-                params={"resourceVersion": self._resource_version, "allowWatchBookmarks": "true"},
-                accept=METADATA,
-                timeout_seconds=WATCH_SECONDS,
-            )
-        ) as stream:
-            while (event := await self._next(stream, client.server)) is not None:
+        try:
+            if client is not self._client or not self._resource_version:
+                await self._list(client)
+            await self._watch(client)
+        except Gone:
+            self._resource_version = ""
+        except NotFound:
+            await self._vanish()
+
+    async def _list(self, client: Client) -> None:
+        document = await client.list_metadata(self.resource.path)
+        try:
+            found = dict(self._state(each) for each in document["items"] or ())
+            version: str = document["metadata"]["resourceVersion"]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise _strange(client, self.resource) from None
+        await self._differences(found)
+        await self._observer.established(version)
+        self._client, self._resource_version, self._served = client, version, True
+
+    async def _vanish(self) -> None:
+        """The API is not served, so that no object of it is left either."""
+        self._resource_version = ""
+        await self._differences({})
+        if self._served:
+            self._served = False
+            self._observer.absent()
+
+    async def _differences(self, found: dict[Key, Version]) -> None:
+        """Tells how `found` differs from what was told; nothing where nothing was told before."""
+        before = found if self.known is None else self.known
+        for key, version in before.items():
+            if key not in found or found[key].uid != version.uid:
+                await self._observer.changed("delete", key, version)
+        for key, version in found.items():
+            former = before.get(key)
+            if former is None or former.uid != version.uid:
+                await self._observer.changed("add", key, version)
+            elif not version.same(former):
+                await self._observer.changed("update", key, version)
+        self.known = found
+
+    async def _watch(self, client: Client) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        params = {"resourceVersion": self._resource_version, "allowWatchBookmarks": "true"}
+        stream = client.watch(self.resource.path, params=params, accept=METADATA, timeout_seconds=WATCH_SECONDS)
+        async with aclosing(stream):
+            while (event := await self._next(stream, client)) is not None:
                 self._failures = 0
-                await self._take(event)
-        if asyncio.get_running_loop().time() - began >= _BRIEF:
+                await self._take(event, client)
+        if loop.time() - began >= _BRIEF:
             self._failures = 0
 
-    async def _next(self, stream: Any, server: str) -> dict[str, Any] | None:
+    async def _next(self, stream: AsyncGenerator[dict[str, Any], None], client: Client) -> dict[str, Any] | None:
+        """What the server says next; None once it has ended the watch."""
         try:
             async with asyncio.timeout(self._silence):
-                event: dict[str, Any] | None = await anext(stream, None)
-                return event
+                return await anext(stream, None)
         except TimeoutError:
-            raise Unreachable(f"{server} said nothing on a watch for {self._silence:g} s") from None
+            raise Unreachable(f"{client.server} was silent on a watch for {self._silence:g} s") from None
 
-    async def _take(self, event: dict[str, Any]) -> None:
-        found = event.get("object")
-        if event.get("type") == "BOOKMARK":
-            self._resource_version = found["metadata"]["resourceVersion"]
-            return
-        assert self.known is not None
-        verb = _VERBS[event["type"]]
-        key, version = _read(found)
-        await self._observer.changed(verb, key, version)
+    async def _take(self, event: dict[str, Any], client: Client) -> None:
+        try:
+            kind, found = event["type"], event["object"]
+            if kind == "BOOKMARK":
+                self._resource_version = found["metadata"]["resourceVersion"]
+                return
+            verb = _VERBS[kind]
+            key, version = self._state(found)
+        except (AttributeError, KeyError, TypeError):
+            raise _strange(client, self.resource) from None
+        known = self.known if self.known is not None else {}
+        if verb != "update" or not version.same(known.get(key)):
+            await self._observer.changed(verb, key, version)
         if verb == "delete":
-            self.known.pop(key, None)
+            known.pop(key, None)
         else:
-            self.known[key] = version
+            known[key] = version
         self._resource_version = version.resource_version
+
+    def _state(self, found: Mapping[str, Any]) -> tuple[Key, Version]:
+        metadata = found["metadata"]
+        return (
+            Key(metadata.get("namespace", ""), metadata["name"]),
+            Version(
+                metadata["uid"], metadata["resourceVersion"], metadata.get("generation", 0), self._content(metadata)
+            ),
+        )
+
+    async def _pause(self) -> None:
+        seconds = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 16)) * (1 - self._jitter() / 2)
+        waits = {asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._woken.wait())}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+
+def _strange(client: Client, resource: Resource) -> Unreachable:
+    return Unreachable(f"{client.server} does not answer like a Kubernetes API server at {resource.path}")

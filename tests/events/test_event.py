@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from events.event import Event, event_id, json_data
-from events.types import MODELS, ObjectReference
+from events.types import MODELS, Data, ObjectReference
 
 EVENT = Event(
     id="1",
@@ -48,7 +48,6 @@ def test_data_is_sorted_and_without_what_is_not_set() -> None:
     assert data == b'{"apiVersion":"v1","kind":"Node","name":"n"}'
 
 
-@pytest.mark.parametrize("model", sorted(set(MODELS.values()), key=lambda model: model.__name__))
-def test_every_model_is_immutable_and_takes_fields_of_later_versions(model: type) -> None:
-    assert getattr(model, "model_config")["frozen"] is True  # noqa: B009 - a plain type to mypy
-    assert getattr(model, "model_config")["extra"] == "ignore"  # noqa: B009
+@pytest.mark.parametrize("model", [pytest.param(model, id=name) for name, model in MODELS.items()])
+def test_every_model_is_immutable_and_takes_fields_of_later_versions(model: type[Data]) -> None:
+    assert (model.model_config["frozen"], model.model_config["extra"]) == (True, "ignore")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +13,11 @@ from functions.deploy_files import deploy_directory
 from functions.local import binaries
 from functions.local.binaries import PACKAGES, build, find_binaries
 from functions.local.errors import LocalError
+from functions.local.go_toolchain import find_go
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 # A `go` that notes each build and then does it.
 _NOTING_GO = """#!/bin/sh
@@ -50,9 +50,14 @@ def module(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of our own, but Go's, which makes the builds fast."""
+    gos_own = subprocess.run(
+        [find_go(deploy_directory() / "local" / "controlplane"), "env", "GOCACHE"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    monkeypatch.setenv("GOCACHE", gos_own.strip())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    go_cache = subprocess.run(["go", "env", "GOCACHE"], capture_output=True, text=True, check=False).stdout.strip()
-    monkeypatch.setenv("GOCACHE", go_cache or str(tmp_path / "go-build"))
     return tmp_path / "cache" / "modelplane-serving-stack" / "controlplane"
 
 
@@ -140,7 +145,7 @@ def test_two_at_once_build_once(
     start_python: Callable[[str], subprocess.Popen[str]],
 ) -> None:
     log = tmp_path / "builds"
-    fake_go(_NOTING_GO.format(log=log, go=shutil.which("go")))
+    fake_go(_NOTING_GO.format(log=log, go=find_go(module)))
     both = [start_python(_BUILD.format(module=str(module))) for _ in range(2)]
     places = {process.communicate(timeout=60)[0] for process in both}
     assert [process.returncode for process in both] == [0, 0]

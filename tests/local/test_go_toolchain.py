@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from functions.local import go_toolchain
 from functions.local.errors import LocalError
 from functions.local.go_toolchain import GO_BIN, environment, find_go, go_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _module(tmp_path: Path, line: str) -> Path:

@@ -1,0 +1,133 @@
+"""Follows one resource and publishes what changed; the hub's and the targets' watches are made of these."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from functions.watch.messages import object_changed
+from functions.watch.reflector import Reflector, resource_version
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from typing import TypeAlias
+
+    from events.event import Event
+    from events.publisher import NotAccepted
+    from functions.access.client import Client
+    from functions.access.errors import AccessError
+    from functions.watch.reflector import Key, Resource, Verb, Version
+    from functions.world import Clock
+
+    Publish: TypeAlias = Callable[[Sequence[Event]], Awaitable[object]]
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Announcer:
+    """Logs what keeps the watches of one cluster from working: each trouble once, however many resources have it."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._troubles: dict[str, str] = {}
+
+    def trouble(self, resource: Resource, text: str) -> None:
+        """The resource cannot be watched now."""
+        known = self._troubles.values()
+        if text not in known:
+            self._say(logging.WARNING, "cannot watch, trying again", detail=text)
+        self._troubles[resource.plural] = text
+
+    def absent(self, resource: Resource, hint: str) -> None:
+        """The resource is not served; worth a warning where there is something to do about it."""
+        level = logging.WARNING if hint else logging.INFO
+        self._say(level, f"{resource.kind} is not served yet, waiting for it", **({"detail": hint} if hint else {}))
+        self._troubles[resource.plural] = "not served"
+
+    def fine(self, resource: Resource) -> None:
+        """The resource is watched; said once that holds for all of them again."""
+        if self._troubles.pop(resource.plural, None) is not None and not self._troubles:
+            self._say(logging.INFO, "watching again")
+
+    def _say(self, level: int, message: str, **fields: str) -> None:
+        _log.log(level, message, extra={"cluster": self._cluster, **fields})
+
+
+class ResourceWatch:
+    """One resource of one cluster: a reflector, and what is to be done about what it tells.
+
+    Attributes:
+        reflector: Holds what is known of the objects.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        connect: Callable[[], Awaitable[Client]],
+        publish: Publish | None,
+        *,
+        clock: Clock,
+        announcer: Announcer,
+        cluster: str | None = None,
+        on_change: Callable[[Verb, Key, Version], Awaitable[None]] | None = None,
+        on_list: Callable[[str], Awaitable[None]] | None = None,
+        content: Callable[[Mapping[str, Any]], str] = resource_version,
+        hint: str = "",
+    ) -> None:
+        """Keep the settings; nothing happens before `run`.
+
+        Args:
+            resource: What to follow.
+            connect: Gives the client; see `Reflector`.
+            publish: Takes the events; None where nothing is to be said of these objects.
+            clock: For the events' time, and for the pauses after trouble.
+            announcer: That of the cluster.
+            cluster: The InferenceCluster whose target this is; None for the hub.
+            on_change: Called after the event of each change.
+            on_list: Called with the resourceVersion of each list.
+            content: See `Reflector`.
+            hint: What to do where the resource is not served.
+        """
+        self.reflector = Reflector(resource, self._client, self, content=content, sleep=clock.sleep)
+        self._resource = resource
+        self._connect = connect
+        self._publish = publish
+        self._clock = clock
+        self._cluster = cluster
+        self._on_change = on_change
+        self._on_list = on_list
+        self._hint = hint
+        self._server = ""
+        self._announcer = announcer
+
+    async def run(self) -> NoReturn:
+        """Follows until it is cancelled."""
+        await self.reflector.run()
+
+    async def changed(self, verb: Verb, key: Key, version: Version) -> None:
+        """Publishes, then does what else there is to do: the event must not wait for it."""
+        if self._publish is not None:
+            now = self._clock.now()
+            event = object_changed(verb, self._resource, key, server=self._server, cluster=self._cluster, now=now)
+            await self._publish((event,))
+        if self._on_change is not None:
+            await self._on_change(verb, key, version)
+
+    async def established(self, version: str) -> None:
+        """Does what there is to do after a list."""
+        if self._on_list is not None:
+            await self._on_list(version)
+        self._announcer.fine(self._resource)
+
+    def absent(self) -> None:
+        """Says so."""
+        self._announcer.absent(self._resource, self._hint)
+
+    def troubled(self, trouble: AccessError | NotAccepted) -> None:
+        """Says so."""
+        self._announcer.trouble(self._resource, str(trouble))
+
+    async def _client(self) -> Client:
+        client = await self._connect()
+        self._server = client.server
+        return client

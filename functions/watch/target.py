@@ -1,0 +1,132 @@
+"""Watches the target of one InferenceCluster: its CRDs and DeviceClasses."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from events import types
+from functions.access.errors import AccessError, KubeconfigInvalid
+from functions.results import about
+from functions.watch.reflector import Resource, resource_version
+from functions.watch.resource_watch import Announcer, ResourceWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from events.event import Event
+    from functions.access.client import Client
+    from functions.access.targets import SecretVersion
+    from functions.clusters import InferenceCluster
+    from functions.watch.resource_watch import Publish
+    from functions.world import World
+
+CRDS: Final = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
+DEVICE_CLASSES: Final = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses")
+SOURCE: Final = "/modelplane/serving-stack/watch"
+REASON: Final = "WatchStarted"
+
+
+def _until_deletion(metadata: Mapping[str, Any]) -> str:
+    """Each write until the object is being deleted, which is final: what follows is the server clearing it away.
+
+    That is four further updates for a CRD.
+    """
+    moment: str | None = metadata.get("deletionTimestamp")
+    return resource_version(metadata) if moment is None else moment
+
+
+class TargetWatch:
+    """The watches of one target.
+
+    Attributes:
+        found: The InferenceCluster as it was read last.
+    """
+
+    def __init__(
+        self,
+        found: InferenceCluster,
+        world: World,
+        publish: Publish,
+        seen: Callable[[str], SecretVersion | None],
+    ) -> None:
+        """Keep the settings; nothing is opened before `run`.
+
+        Args:
+            found: The InferenceCluster.
+            world: Opens the target.
+            publish: Takes the events.
+            seen: The version of a kubeconfig Secret by its name; None where it is not known.
+        """
+        self.found = found
+        self._world = world
+        self._publish = publish
+        self._seen = seen
+        announcer = Announcer(found.name)
+        clock = world.clock
+        self._definitions = ResourceWatch(
+            CRDS,
+            self._connect,
+            publish,
+            clock=clock,
+            announcer=announcer,
+            cluster=found.name,
+            on_list=self._definitions_listed,
+            content=_until_deletion,
+        )
+        self._device_classes = ResourceWatch(
+            DEVICE_CLASSES,
+            self._connect,
+            publish,
+            clock=clock,
+            announcer=announcer,
+            cluster=found.name,
+            on_list=self._device_classes_listed,
+            content=_until_deletion,
+        )
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._definitions.run())
+            group.create_task(self._device_classes.run())
+
+    async def update(self, found: InferenceCluster) -> None:
+        """Goes by this version of the InferenceCluster, and by its kubeconfig Secret as it is now.
+
+        A new credential for the same server leaves the watches as they are; another server ends them, and they begin
+        there.
+        """
+        self.found = found
+        with suppress(AccessError):  # the watches meet it as well, and say so
+            await self._connect()
+        self._definitions.reflector.wake()
+        self._device_classes.reflector.wake()
+
+    def check(self, *observed: str) -> Event:
+        """The request to look at this cluster, because nothing is known of what happened before the watch."""
+        kubeconfig = self.found.kubeconfig
+        seen = self._seen(kubeconfig.name) if kubeconfig is not None else None
+        version = seen and types.KubeconfigVersion(uid=seen.uid, resource_version=seen.resource_version)
+        data = types.CheckRequested(reason=REASON, kubeconfig=version)
+        now = self._world.clock.now()
+        return about(SOURCE, self.found, types.CHECK_REQUESTED, data, now, observed=(REASON, *observed))
+
+    async def _definitions_listed(self, resource_version: str) -> None:
+        self._device_classes.reflector.wake()  # a server that came back may be a newer one, which serves them
+        await self._request(CRDS, resource_version)
+
+    async def _device_classes_listed(self, resource_version: str) -> None:
+        await self._request(DEVICE_CLASSES, resource_version)
+
+    async def _request(self, resource: Resource, resource_version: str) -> None:
+        if self.found.deletion_timestamp is None:
+            await self._publish((self.check(resource.plural, resource_version),))
+
+    async def _connect(self) -> Client:
+        kubeconfig = self.found.kubeconfig
+        if kubeconfig is None:
+            raise KubeconfigInvalid("spec.cluster.existing.secretRef names no kubeconfig Secret")
+        target = await self._world.targets.open(self.found.name, kubeconfig, self._seen(kubeconfig.name))
+        return target.client

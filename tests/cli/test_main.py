@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from functions.cli import main as module
+from functions.cli.main import COMMANDS, cli, main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEAVY = ("pydantic", "structlog", "prometheus_client", "functions.host", "functions.registry", "kubernetes_asyncio")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "functions", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_there(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    assert command.get_short_help_str(), "one line of help"
+
+
+def test_the_help_lists_every_command() -> None:
+    done = run("--help")
+    assert done.returncode == 0, done.stderr
+    assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
+
+
+def test_a_check_does_not_pay_for_the_host() -> None:
+    script = f"""
+import sys
+import click
+from functions.cli.main import cli
+cli.get_command(click.Context(cli), "check")
+print(*(name for name in {HEAVY!r} if name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["no-such-command"], id="unknown command"),
+        pytest.param(["serve", "--no-such-option"], id="unknown option"),
+        pytest.param(["serve", "--port", "70000"], id="port out of range"),
+    ],
+)
+def test_a_wrong_use_is_2(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def answering(code: int | None) -> Callable[[], int | None]:
+    return lambda: code
+
+
+def raising(error: BaseException) -> Callable[[], int | None]:
+    def act() -> int | None:
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("act", "code"),
+    [
+        pytest.param(answering(None), 0, id="nothing"),
+        pytest.param(answering(3), 3, id="a code of its own"),
+        pytest.param(raising(click.UsageError("no")), 2, id="usage"),
+        pytest.param(raising(click.Abort()), 130, id="aborted"),
+        pytest.param(raising(KeyboardInterrupt()), 130, id="Ctrl-C"),
+        pytest.param(raising(SystemExit(4)), 4, id="exit"),
+        pytest.param(raising(KeyError("x")), 70, id="bug"),
+    ],
+)
+def test_exit_codes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], int | None], code: int) -> None:
+    monkeypatch.setattr(module, "cli", click.Command("cli", callback=act))
+    monkeypatch.setattr(sys, "argv", ["serving-stack"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code or 0) == code
+
+
+def test_a_reader_that_goes_away_is_no_bug() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "functions", "requirements"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141

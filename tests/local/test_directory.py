@@ -1,0 +1,131 @@
+"""A directory holds one control plane, and only what belongs to it is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from functions.local.directory import InstanceDirectory, write_private
+from functions.local.errors import LocalError
+from functions.local.processes import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process
+        process.kill()
+
+
+def _claimed(root: Path) -> InstanceDirectory:
+    directory = InstanceDirectory(root)
+    directory.claim()
+    return directory
+
+
+def test_an_empty_place_has_nothing(tmp_path: Path) -> None:
+    status = InstanceDirectory(tmp_path / "none").status()
+    assert (status.exists, status.in_use, status.up) == (False, False, False)
+
+
+def test_a_claim_is_seen_by_others(tmp_path: Path) -> None:
+    _claimed(tmp_path)
+    with pytest.raises(LocalError, match=f"a control plane is being started or stopped in {tmp_path}; end it with"):
+        InstanceDirectory(tmp_path).claim()
+
+
+def test_servers_that_run_are_told_from_those_that_do_not(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    directory = _claimed(tmp_path)
+    directory.record("etcd", sleeper.pid)
+    directory.disown()
+    status = InstanceDirectory(tmp_path).status()
+    assert status.running == {"etcd": True, "kube-apiserver": False, "kube-controller-manager": False}
+    assert (status.exists, status.starting, status.in_use, status.up) == (True, False, True, False)
+
+
+def test_all_running_is_up(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    directory = _claimed(tmp_path)
+    for server in ("etcd", "kube-apiserver", "kube-controller-manager"):
+        directory.record(server, sleeper.pid)
+    assert directory.status().up
+    with pytest.raises(LocalError, match="a control plane is running in"):
+        InstanceDirectory(tmp_path).claim()
+
+
+def test_ending_kills_what_runs_and_keeps_foreign_files(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    (tmp_path / "notes").touch()
+    directory = _claimed(tmp_path)
+    directory.record("etcd", sleeper.pid)
+    directory.kubeconfig.touch()
+    InstanceDirectory(tmp_path).end()
+    assert sleeper.wait(10) < 0
+    assert [child.name for child in tmp_path.iterdir()] == ["notes"]
+
+
+def test_ending_twice_is_harmless(tmp_path: Path) -> None:
+    directory = _claimed(tmp_path / "place")
+    directory.end()
+    directory.end()
+    assert not (tmp_path / "place").exists()
+
+
+def test_ending_where_nothing_was_started_touches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").touch()
+    InstanceDirectory(tmp_path).end()
+    assert (tmp_path / "kubeconfig").exists()
+
+
+def test_a_kubeconfig_of_someone_else_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_text("mine")
+    with pytest.raises(LocalError, match=f"{tmp_path}/kubeconfig exists and was not made here"):
+        InstanceDirectory(tmp_path).claim()
+    assert (tmp_path / "kubeconfig").read_text() == "mine"
+
+
+def test_a_stale_record_with_recycled_ids_harms_nobody(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    directory = _claimed(tmp_path)
+    record = directory.home / "processes.json"
+    stale = {"pid": sleeper.pid, "started": "1"}
+    record.write_text(json.dumps({"owner": {"pid": os.getpid(), "started": "1"}, "servers": {"etcd": stale}}))
+    assert not InstanceDirectory(tmp_path).status().in_use
+    InstanceDirectory(tmp_path).claim()
+    InstanceDirectory(tmp_path).end()
+    assert sleeper.poll() is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"owner": 1, "servers": {}}'])
+def test_an_unreadable_record_stops_before_anything_is_done(content: str, tmp_path: Path) -> None:
+    directory = _claimed(tmp_path)
+    (directory.home / "processes.json").write_text(content)
+    with pytest.raises(LocalError, match=r"processes\.json cannot be read .* then delete that directory"):
+        directory.end()
+    assert directory.home.exists()
+
+
+def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LocalError, match=f"{tmp_path}/file/deep cannot be used: Not a directory"):
+        InstanceDirectory(tmp_path / "file" / "deep").claim()
+
+
+def test_a_process_that_has_ended_is_not_recorded(tmp_path: Path) -> None:
+    directory = _claimed(tmp_path)
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        assert Identity.of(process.pid) is None
+        directory.record("etcd", process.pid)
+    assert not directory.status().running["etcd"]
+
+
+def test_private_files_are_private(tmp_path: Path) -> None:
+    write_private(tmp_path / "key", b"secret")
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "key").read_bytes() == b"secret"
