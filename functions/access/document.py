@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZE_LIMIT: Final = 1 << 20
-_DEPTH_LIMIT: Final = 64
 _NAMED: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
 
 
@@ -171,18 +170,16 @@ def _load(text: str, origin: str) -> Any:
     import yaml  # noqa: PLC0415 - not needed for JSON, nor by who only reads this module's types
 
     class Loader(yaml.CSafeLoader):
-        """Shares aliased nodes, which costs nothing, and takes no merge keys, which would multiply them."""
+        """Shares aliased nodes, which costs nothing, and takes no merge keys, which would multiply them.
+
+        Its scanner itself limits the depth.
+        """
 
         def flatten_mapping(self, node: yaml.MappingNode) -> None:
             if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
                 raise yaml.MarkedYAMLError(problem_mark=node.start_mark)
 
     try:
-        depth = 0
-        for event in yaml.parse(text, Loader):  # does not recurse, unlike the loader
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEPTH_LIMIT:
-                raise KubeconfigInvalid(f"{origin} is nested more than {_DEPTH_LIMIT} deep; is it a kubeconfig?")
         return yaml.load(text, Loader)  # noqa: S506 - a safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -24,6 +24,9 @@ from functions.cli.render.report import Report, cleaned
 from functions.cli.render.terminal import ASCII_MARKS, MARKS, Terminal
 from functions.cli.render.text import as_text
 from functions.judge import Finding, Outcome, Verdict, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -110,7 +113,7 @@ REPORTS = {
     ),
 }
 PLAIN = Terminal(marks=MARKS)
-TEXTS = {
+TEXTS: dict[str, Callable[[Report, Terminal], str]] = {
     "txt": as_text,
     "quiet.txt": lambda each, terminal: as_text(each, terminal, quiet=True),
     "colour.txt": lambda each, _: as_text(each, Terminal(marks=MARKS, colour=True)),
@@ -159,7 +162,7 @@ def test_a_miss_outweighs_what_cannot_be_told() -> None:
 @pytest.mark.parametrize("case", REPORTS)
 def test_no_line_of_text_is_too_wide_unless_it_cannot_be_broken(case: str) -> None:
     for line in as_text(REPORTS[case], PLAIN).splitlines():
-        assert len(line) <= 80 or " " not in line.strip()
+        assert len(line) <= 80 or " " not in line.strip() or line.strip() in REPORTS[case].commands
 
 
 @pytest.mark.parametrize("case", REPORTS)
@@ -235,12 +238,6 @@ def test_github_escapes_as_its_runner_reads() -> None:
     assert message.split("%0A")[-1] == PROMETHEUS.link
 
 
-class Tty(io.StringIO):
-    """A terminal as far as the progress can tell."""
-
-    encoding = "utf-8"
-
-
 def test_lines_say_what_turns_and_nothing_else() -> None:
     stream = io.StringIO()
     lines = Lines(stream, PLAIN)
@@ -262,6 +259,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.lines: list[str] = [""]
+        self.row = 0
 
     def read(self, written: str) -> list[str]:
         for up, clear, newline, text in re.findall(r"\033\[(\d+)A|(\r\033\[J)|(\n)|([^\033\r\n]+)", written):
@@ -277,12 +275,10 @@ class Screen:
             self.row = self.row if up else len(self.lines) - 1
         return self.lines
 
-    row = 0
-
 
 @pytest.mark.parametrize("height", [24, 3], ids=["room", "no-room"])
 def test_the_board_is_redrawn_in_place_and_goes(height: int) -> None:
-    stream, screen = Tty(), Screen()
+    stream, screen = io.StringIO(), Screen()
     board = Board(stream, Terminal(marks=MARKS, height=height))
     board.show(REPORTS["missing"], 600.0)
     board.show(REPORTS["met"], 0.0)

@@ -95,8 +95,7 @@ class Lines:
         """Leave the lines."""
 
     def _write(self, line: str) -> None:
-        encoding = self._stream.encoding or "ascii"
-        self._stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+        self._stream.write(f"{line}\n")
         self._stream.flush()
 
 
