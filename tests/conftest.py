@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +17,7 @@ from functions.local.instance import ControlPlane
 from tests.support import install_hub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from functions.local.api import Api
@@ -91,6 +95,45 @@ def hub(hub_once: ControlPlane, clean: ControlPlane) -> ControlPlane:
     """A hub without any cluster; what the test adds is removed again, as with `clean`."""
     assert clean is hub_once
     return clean
+
+
+@pytest.fixture
+def wait_gone() -> Callable[[int], None]:
+    """Waits until a process has ended, whoever its parent is; fails after ten seconds."""
+
+    def wait(pid: int) -> None:
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            ended, _, _ = select.select([process], [], [], 10)
+        finally:
+            os.close(process)
+        assert ended, f"process {pid} still runs"
+
+    return wait
+
+
+@pytest.fixture
+def start_python() -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Starts a program in a new Python, with pipes to all three streams; killed at the end if need be."""
+    with ExitStack() as stack:
+
+        def start(program: str) -> subprocess.Popen[str]:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", program],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            stack.callback(process.kill)
+            return process
+
+        yield start
 
 
 def _everything(api: Api) -> dict[str, bool]:

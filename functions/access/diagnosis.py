@@ -28,8 +28,8 @@ _BY_ERRNO: Final = {
     errno.ECONNREFUSED: "refused the connection",
     errno.ECONNRESET: "reset the connection",
     errno.EPIPE: "reset the connection",
-    errno.EHOSTUNREACH: "has no route to it",
-    errno.ENETUNREACH: "has no route to it",
+    errno.EHOSTUNREACH: "is on a network without a route from here",
+    errno.ENETUNREACH: "is on a network without a route from here",
     errno.ETIMEDOUT: "did not accept a connection",
 }
 # Verification codes of OpenSSL.

@@ -29,8 +29,7 @@ _directory = click.option(
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
     default=lambda: state_directory() / "local",
-    show_default="~/.local/state/modelplane-serving-stack/local",
-    help="Where the control plane lives; each directory is one of its own.",
+    help="Where the control plane lives, one in each directory; `local --help` tells the default.",
 )
 _components = click.argument(
     "components",
@@ -47,6 +46,11 @@ def local() -> None:
 
     It is etcd, kube-apiserver and kube-controller-manager. They come from KUBEBUILDER_ASSETS where that is set, else
     they are built from Go modules once, which takes minutes, and kept in ~/.cache.
+
+    Any number run side by side, each in a directory of its own. The default is
+
+    \b
+        ~/.local/state/modelplane-serving-stack/local
     """
 
 

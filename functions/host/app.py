@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from events.codec import MAX_SIZE, Malformed, TooLarge, decode, encode_binary
-from functions.host import metrics
 from functions.host.host import Answer, bug, later, traceparent_of
 from functions.host.log import printable
+from functions.host.metrics import COUNTS, exposition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -45,7 +45,6 @@ class Gate:
         self._in_flight = 0
         self._idle = asyncio.Event()
         self.draining = False
-        metrics.IN_FLIGHT.set_function(lambda: self._in_flight)
 
     def enter(self) -> Answer | None:
         """Let a request in, or give the answer that refuses it; who is let in must `leave`."""
@@ -54,11 +53,13 @@ class Gate:
         if self._in_flight >= self._limit:
             return later(f"{self._limit} events are in work already", 1, outcome="overloaded")
         self._in_flight += 1
+        COUNTS.in_flight += 1
         return None
 
     def leave(self) -> None:
         """One request less."""
         self._in_flight -= 1
+        COUNTS.in_flight -= 1
         if self.draining and not self._in_flight:
             self._idle.set()
 
@@ -101,7 +102,7 @@ def make_server(host: Host, gate: Gate | None = None, *, body_seconds: float = B
             if path == "/health/liveness":
                 return web.Response(text="ok")
             if path == "/metrics":
-                body, content_type = metrics.exposition(request.headers.get("Accept", ""))
+                body, content_type = exposition(request.headers.get("Accept", ""))
                 return web.Response(body=body, headers={"Content-Type": content_type})
         return web.Response(status=405, text="a CloudEvent comes with POST", headers={"Allow": "POST"})
 
@@ -177,7 +178,7 @@ def _reply_limit(headers: Mapping[str, str]) -> int:
 
 def _refusal(function: str, answer: Answer) -> web.Response:
     """The response to what did not reach a function, counted and logged."""
-    metrics.count(function, "", answer.outcome)
+    COUNTS.event(function, "", answer.outcome)
     # A line for each event that only has to come again would drown the log just when there is most to do.
     level = logging.DEBUG if answer.status == 503 else logging.WARNING  # noqa: PLR2004
     _log.log(level, "refused", extra={"function": function, "outcome": answer.outcome, "detail": answer.body})

@@ -11,14 +11,14 @@ import math
 import re
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from events.codec import Malformed
 from events.publisher import NotAccepted
 from functions.access.errors import AccessError, Throttled
 from functions.function import Later, Poison
-from functions.host import metrics
 from functions.host.log import emit, printable, stack_of
+from functions.host.metrics import COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,8 +99,8 @@ class Host:
         else:
             answer = await self._call(function, event, reply_limit)
         elapsed = perf_counter() - begun
-        metrics.count(name, event.type, answer.outcome)
-        metrics.duration_of(name).observe(elapsed)
+        COUNTS.event(name, event.type, answer.outcome)
+        COUNTS.duration(name, elapsed)
         _log_event(name, event, answer, elapsed)
         return answer
 
@@ -139,7 +139,7 @@ class Host:
             return later(printable(str(error)), error.retry_after, outcome="unpublished")
         except Malformed as error:
             return bug(function, error)
-        metrics.PUBLISHED.labels(function).inc(len(events))
+        COUNTS.published[function] += len(events)
         return _NOTHING
 
 
@@ -163,7 +163,7 @@ def later(body: str, retry_after: float | None, *, outcome: str = "later") -> An
 
 def bug(function: str, error: Exception) -> Answer:
     """Count and log an exception that no one expected; the answer names its type and nothing that it says."""
-    metrics.BUGS.labels(function).inc()
+    COUNTS.bugs[function] += 1
     _log.error("bug", extra={"function": function, "stack": stack_of(error)})
     return Answer(status=503, outcome="bug", body=f"{function} failed: {type(error).__name__}, see its log")
 
@@ -193,7 +193,7 @@ def _marked(events: Sequence[Event], cause: Event, hops: int) -> tuple[Event, ..
 
 def _log_event(function: str, event: Event, answer: Answer, elapsed: float) -> None:
     level = logging.INFO if answer.status < 300 else logging.WARNING  # noqa: PLR2004 - HTTP's success
-    fields = {
+    fields: dict[str, Any] = {
         "function": function,
         "event_id": event.id,
         "event_type": event.type,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 _LEVELS: Final = {number: name.lower() for name, number in logging.getLevelNamesMapping().items()}
+LIMIT: Final = 256
+_OPTIONS: Final = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 _MULTILINE: Final = frozenset({"exception", "stack"})
 # Whatever looks like a token, a key or a certificate, and the userinfo of a URL.
 _SECRET: Final = re.compile(r"[A-Za-z0-9+/_=-]{32,}|(?<=//)[^/@\s]+(?=@)|(?<=[Bb]earer )\S+")
@@ -60,14 +62,22 @@ def emit(logger: logging.Logger, level: int, message: str, fields: dict[str, Any
     if _lines is None:
         logger.log(level, message, extra=fields)
         return
+    line = {"time": datetime.now(UTC), "level": _LEVELS[level], "message": message}
+    texts = [value for value in fields.values() if type(value) is str]
+    if (
+        "".join(texts).isprintable() and max(map(len, texts), default=0) <= LIMIT
+    ):  # nearly always, and one look is cheaper than one at each value
+        written = orjson.dumps(line | fields, option=_OPTIONS)
+    else:
+        written = _line(line, fields)
     try:
-        _lines.write(_line(datetime.now(UTC), _LEVELS[level], message, fields))
+        _lines.write(written)
         _lines.flush()
     except OSError:
         pass  # as logging does: an event is not lost because nobody reads the log
 
 
-def printable(text: str, limit: int = 256) -> str:
+def printable(text: str, limit: int = LIMIT) -> str:
     """The text on one line: whatever a terminal or a log reader could take for an order is escaped.
 
     Args:
@@ -106,15 +116,18 @@ class JsonLines(logging.Formatter):
         fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         if record.exc_info and record.exc_info[1] is not None:
             fields["exception"] = stack_of(record.exc_info[1])
-        time = datetime.fromtimestamp(record.created, UTC)
-        return _line(time, record.levelname.lower(), record.getMessage(), fields)[:-1].decode()
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "message": printable(record.getMessage(), 4096),
+        }
+        return _line(line, fields)[:-1].decode()
 
 
-def _line(time: datetime, level: str, message: str, fields: dict[str, Any]) -> bytes:
-    line: dict[str, Any] = {"time": time, "level": level, "message": printable(message, 4096)}
+def _line(line: dict[str, Any], fields: dict[str, Any]) -> bytes:
     for name, value in fields.items():
         line[name] = printable(value) if type(value) is str and name not in _MULTILINE else value
-    return orjson.dumps(line, default=repr, option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(line, default=repr, option=_OPTIONS)
 
 
 def _console() -> logging.Formatter:

@@ -107,6 +107,13 @@ class Api:
         except OSError:
             return False
 
+    def controlled(self) -> bool:
+        """Whether the controllers are at work: they make each namespace a ServiceAccount."""
+        try:
+            return self.request("GET", "/api/v1/namespaces/default/serviceaccounts/default").status == http.client.OK
+        except OSError:
+            return False
+
     def _discovered(self) -> set[tuple[str, str]]:
         answer = self.request("GET", "/apis", accept=_AGGREGATED)
         groups = answer.body.get("items", ())

@@ -26,7 +26,7 @@ from functions.local.processes import ProcessGroup, tail
 from functions.local.rights import grant, service_account_token
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -131,7 +131,7 @@ class ControlPlane:
             self._write_keys()
             self._spawn("etcd", self._etcd())
             self._start_on_free_port()
-            self._spawn("kube-controller-manager", self._controller_manager())
+            self._start_controller_manager()
             if self._detached:
                 self.directory.disown()
         except BaseException:
@@ -176,16 +176,7 @@ class ControlPlane:
         Raises:
             LocalError: It ends instead, or takes more than a minute.
         """
-        api = self.api
-        deadline = time.monotonic() + _READY_WITHIN
-        while not api.ready():
-            for name, process in self._servers.items():
-                if process.poll() is not None:
-                    raise LocalError(f"{name} exited with {process.returncode}:\n{tail(self.directory.log(name))}")
-            if time.monotonic() > deadline:
-                log = self.directory.log("kube-apiserver")
-                raise LocalError(f"the API server is not ready after {_READY_WITHIN:.0f} s; it said last:\n{tail(log)}")
-            time.sleep(_POLL)
+        self._wait("kube-apiserver", self.api.ready)
 
     def kubeconfig_for(
         self,
@@ -228,11 +219,27 @@ class ControlPlane:
                 if tries_left and _IN_USE in str(error):
                     continue
                 raise
-            manager = self._authority.client("system:kube-controller-manager", ["system:masters"])
-            data = {"client-certificate-data": _base64(manager[0]), "client-key-data": _base64(manager[1])}
-            self._write_kubeconfig(self.directory.home / "kube-controller-manager.kubeconfig", "manager", data)
             self._write_kubeconfig(self.kubeconfig, "admin", {"token": self._token})
             return
+
+    def _start_controller_manager(self) -> None:
+        certificate, key = self._authority.client("system:kube-controller-manager", ["system:masters"])
+        credential = {"client-certificate-data": _base64(certificate), "client-key-data": _base64(key)}
+        self._write_kubeconfig(self.directory.home / "kube-controller-manager.kubeconfig", "manager", credential)
+        self._spawn("kube-controller-manager", self._controller_manager())
+        # As long as it waits for its first answer, it would exit with an API server that is stopped.
+        self._wait("kube-controller-manager", self.api.controlled)
+
+    def _wait(self, server: str, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _READY_WITHIN
+        while not ready():
+            for name, process in self._servers.items():
+                if process.poll() is not None:
+                    raise LocalError(f"{name} exited with {process.returncode}:\n{tail(self.directory.log(name))}")
+            if time.monotonic() > deadline:
+                log = tail(self.directory.log(server))
+                raise LocalError(f"{server} is not ready after {_READY_WITHIN:.0f} s; it said last:\n{log}")
+            time.sleep(_POLL)
 
     def _spawn(self, name: str, command: Sequence[str]) -> None:
         if self._group is None:

@@ -154,7 +154,7 @@ def test_wrong_use_is_exit_code_2(arguments: tuple[str, ...], complaint: str) ->
 
 
 def test_help_tells_the_default_directory() -> None:
-    shown = _local("up", "--help")
+    shown = _local("--help")
     assert shown.returncode == 0
     assert "~/.local/state/modelplane-serving-stack/local" in shown.stdout
     assert all(len(line) <= 80 for line in shown.stdout.splitlines())

@@ -13,6 +13,7 @@ from events.types import ObjectReference
 from functions.access.errors import Throttled, Unreachable
 from functions.function import Later, Poison
 from functions.host.app import Gate
+from functions.host.metrics import exposition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -66,6 +67,7 @@ class Held:
 
 
 def counted(name: str, **labels: str) -> float:
+    exposition("")  # as a scrape does
     return REGISTRY.get_sample_value(name, labels) or 0.0
 
 

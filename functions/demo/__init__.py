@@ -1,0 +1,1 @@
+"""What `serving-stack demo` shows."""

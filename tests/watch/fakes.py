@@ -1,0 +1,158 @@
+"""For the watch tests: an API server that answers by a script, a way to cut a real one off, and a collector of events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from aiohttp import web
+
+from functions.access.client import Client
+from functions.access.connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
+    from events.event import Event
+
+WITHIN = 30.0
+
+
+@dataclass(slots=True)
+class ScriptedApi:
+    """One collection of an API server; what is asked beyond the script stays without an answer.
+
+    Attributes:
+        lists: Answers to lists: a status, or the text of the body.
+        watches: Answers to watches: the lines, after which the stream ends, or None to stay silent.
+        asked: `list`, or `watch` with the resourceVersion that it starts from.
+    """
+
+    lists: deque[int | str] = field(default_factory=deque)
+    watches: deque[Sequence[dict[str, Any] | None]] = field(default_factory=deque)
+    asked: list[str] = field(default_factory=list)
+    accepted: set[str] = field(default_factory=set)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.accepted.add(request.headers["Accept"])
+        if "watch" in request.query:
+            self.asked.append(f"watch {request.query['resourceVersion']}")
+            return await self._watch(request)
+        self.asked.append("list")
+        answer = self.lists.popleft() if self.lists else None
+        if answer is None:
+            await asyncio.Event().wait()
+        if isinstance(answer, int):
+            return web.Response(status=answer, text="404 page not found")
+        return web.Response(text=answer, content_type="application/json")
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for line in self.watches.popleft() if self.watches else (None,):
+            if line is None:
+                await asyncio.Event().wait()
+            await response.write(json.dumps(line).encode() + b"\n")
+        return response
+
+
+@asynccontextmanager
+async def serving(api: ScriptedApi) -> AsyncIterator[Client]:
+    """A client of the scripted server that repeats nothing by itself."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", api.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    client = Client(Connection(context="fake", server=f"http://127.0.0.1:{runner.addresses[0][1]}"), budget=0)
+    try:
+        yield client
+    finally:
+        await client.close()
+        await runner.cleanup()
+
+
+def metadata(name: str, version: int, uid: str = "", **further: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "resourceVersion": str(version), **further
+        }
+    }  # fmt: skip
+
+
+def listed(version: int, *items: dict[str, Any]) -> str:
+    return json.dumps({"metadata": {"resourceVersion": str(version)}, "items": list(items) or None})
+
+
+@dataclass(slots=True)
+class Collected:
+    """The events that a source sent; each may be waited for once."""
+
+    events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        for each in events:
+            self.events.put_nowait(each)
+
+    async def next(self, wanted: Callable[[Event], bool]) -> Event:
+        """The next event that is as wanted; those before it are passed over."""
+        async with asyncio.timeout(WITHIN):
+            while not wanted(event := await self.events.get()):
+                pass
+            return event
+
+
+class Gate:
+    """A TCP port that leads to a server, and can be shut; what was open then is cut."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self.port = 0
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for each in tuple(self._open):
+            each.transport.abort()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        self._open |= {writer, far_writer}
+        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        self._open -= {writer, far_writer}
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+@asynccontextmanager
+async def gated(kubeconfig: Path) -> AsyncIterator[tuple[Gate, bytes]]:
+    """A gate before the API server of a kubeconfig, and the kubeconfig that leads through it."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    cluster = content["clusters"][0]["cluster"]
+    gate = Gate(int(cluster["server"].rpartition(":")[2]))
+    await gate.open()
+    cluster["server"] = f"https://127.0.0.1:{gate.port}"
+    try:
+        yield gate, json.dumps(content).encode()
+    finally:
+        await gate.shut()

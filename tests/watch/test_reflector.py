@@ -1,0 +1,243 @@
+"""Against an API server that answers by a script, since a real one cannot be made to do these things on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from events.publisher import NotAccepted
+from functions.access.client import METADATA, METADATA_LIST
+from functions.watch.reflector import Reflector, Resource
+from tests.watch.fakes import WITHIN, ScriptedApi, listed, metadata, serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from functions.access.client import Client
+    from functions.access.errors import AccessError
+    from functions.watch.reflector import Key, Verb, Version
+
+CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
+
+
+@dataclass(slots=True)
+class Told:
+    """What a reflector tells; `refuse` makes it refuse so many changes."""
+
+    refuse: int = 0
+    lines: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    async def changed(self, verb: Verb, key: Key, version: Version) -> None:
+        if self.refuse:
+            self.refuse -= 1
+            raise NotAccepted("no room")
+        self.lines.put_nowait(f"{verb} {key.namespace}/{key.name} {version.uid}")
+
+    async def established(self, version: str) -> None:
+        self.lines.put_nowait(f"established {version}")
+
+    def absent(self) -> None:
+        self.lines.put_nowait("absent")
+
+    def troubled(self, trouble: AccessError | NotAccepted) -> None:
+        self.lines.put_nowait(f"trouble {type(trouble).__name__}: {trouble}")
+
+    async def are(self, *expected: str) -> None:
+        async with asyncio.timeout(WITHIN):
+            assert [await self.lines.get() for _ in expected] == list(expected)
+
+    async def starts_with(self, expected: str) -> str:
+        async with asyncio.timeout(WITHIN):
+            line = await self.lines.get()
+        assert line.startswith(expected), line
+        return line
+
+
+@dataclass(slots=True)
+class Naps:
+    """Sleeps that end at once, until `awake` of them were taken; then they last."""
+
+    awake: int = 1000
+    taken: list[float] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        if len(self.taken) > self.awake:
+            await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def running(
+    client: Client, told: Told, naps: Naps | None = None, silence: float = 60
+) -> AsyncIterator[Reflector]:
+    async def connect() -> Client:
+        return client
+
+    reflector = Reflector(CONFIG_MAPS, connect, told, silence=silence, sleep=(naps or Naps()).sleep, jitter=lambda: 0.5)
+    task = asyncio.create_task(reflector.run())
+    try:
+        yield reflector
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def change(kind: str, name: str, version: int, uid: str = "") -> dict[str, object]:
+    return {"type": kind, "object": metadata(name, version, uid)}
+
+
+EXPIRED = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+
+
+async def test_the_first_list_tells_no_object_and_the_watch_each_change() -> None:
+    api = ScriptedApi()
+    api.lists.append(listed(5, metadata("a", 1)))
+    api.watches.append([change("ADDED", "b", 6), change("MODIFIED", "a", 7), change("DELETED", "b", 8), None])
+    told = Told()
+    async with serving(api) as client, running(client, told) as reflector:
+        await told.are("established 5", "add ns/b uid-b", "update ns/a uid-a", "delete ns/b uid-b")
+        assert {key.name for key in reflector.known or {}} == {"a"}
+    assert api.asked == ["list", "watch 5"]
+    assert api.accepted == {METADATA, METADATA_LIST}
+
+
+async def test_a_watch_that_ends_goes_on_where_the_last_bookmark_was() -> None:
+    api = ScriptedApi()
+    api.lists.append(listed(5))
+    api.watches.append([change("ADDED", "a", 6), {"type": "BOOKMARK", "object": metadata("", 9)}])
+    api.watches.append([change("MODIFIED", "a", 10), None])
+    told, naps = Told(), Naps()
+    async with serving(api) as client, running(client, told, naps):
+        await told.are("established 5", "add ns/a uid-a", "update ns/a uid-a")
+    assert api.asked == ["list", "watch 5", "watch 9"]
+    assert naps.taken == []
+
+
+async def test_what_an_expired_watch_lost_is_found_by_the_next_list() -> None:
+    api = ScriptedApi()
+    api.lists.append(listed(5, metadata("changed", 1), metadata("gone", 2), metadata("same", 3), metadata("anew", 4)))
+    api.watches.append([EXPIRED])
+    api.lists.append(
+        listed(
+            20,
+            metadata("changed", 11),
+            metadata("same", 3),
+            metadata("anew", 12, uid="uid-2"),
+            metadata("fresh", 13),
+        )
+    )
+    told = Told()
+    async with serving(api) as client, running(client, told):
+        await told.are(
+            "established 5",
+            "delete ns/gone uid-gone",
+            "delete ns/anew uid-anew",
+            "update ns/changed uid-changed",
+            "add ns/anew uid-2",
+            "add ns/fresh uid-fresh",
+            "established 20",
+        )
+
+
+async def test_a_silent_watch_is_given_up() -> None:
+    api = ScriptedApi()
+    api.lists.extend([listed(5), listed(6, metadata("a", 6))])
+    told = Told()
+    async with serving(api) as client, running(client, told, silence=0.05):
+        await told.are("established 5")
+        assert "was silent on a watch for 0.05 s" in await told.starts_with("trouble Unreachable: ")
+        await told.are("add ns/a uid-a", "established 6")
+
+
+async def test_an_api_that_is_not_served_has_no_objects_until_it_is() -> None:
+    api = ScriptedApi()
+    api.lists.extend([404, 404, listed(5, metadata("a", 1)), 404, listed(9)])
+    api.watches.append([EXPIRED])
+    told = Told()
+    async with serving(api) as client, running(client, told):
+        await told.are("absent", "add ns/a uid-a", "established 5", "delete ns/a uid-a", "absent", "established 9")
+
+
+async def test_pauses_grow_with_trouble_and_end_when_woken() -> None:
+    api = ScriptedApi()
+    api.lists.extend([503] * 12)
+    told, naps = Told(), Naps(awake=10)
+    async with serving(api) as client, running(client, told, naps) as reflector:
+        for _ in range(11):
+            await told.starts_with("trouble ServerError")
+        assert naps.taken == [0.075 * 2**n for n in range(9)] + [22.5] * 1
+        reflector.wake()
+        await told.starts_with("trouble ServerError")
+        api.lists.append(listed(5))
+        reflector.wake()
+        await told.are("established 5")
+
+
+async def test_watches_that_end_at_once_are_no_reason_to_ask_in_a_hurry() -> None:
+    api = ScriptedApi()
+    api.lists.append(listed(5))
+    api.watches.extend([[], [], []])
+    naps = Naps(awake=2)
+    async with serving(api) as client, running(client, Told(), naps):
+        async with asyncio.timeout(WITHIN):
+            while len(naps.taken) < 3:
+                await asyncio.sleep(0)
+    assert naps.taken == [0.075, 0.15, 0.3]
+    assert api.asked == ["list", "watch 5", "watch 5", "watch 5"]
+
+
+async def test_a_change_that_was_not_taken_is_told_again() -> None:
+    api = ScriptedApi()
+    api.lists.extend([listed(5), listed(6, metadata("a", 6))])
+    api.watches.append([change("ADDED", "a", 6), None])
+    told = Told(refuse=1)
+    async with serving(api) as client, running(client, told):
+        await told.are("established 5", "trouble NotAccepted: no room", "add ns/a uid-a", "established 6")
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["<html>sign in</html>", "[]", '{"items": []}', '{"metadata": {"resourceVersion": "1"}, "items": [{"a": 1}]}'],
+    ids=["html", "not-an-object", "no-metadata", "item-without-metadata"],
+)
+async def test_what_is_no_kubernetes_is_trouble_and_no_crash(body: str) -> None:
+    api = ScriptedApi()
+    api.lists.extend([body, listed(5)])
+    told = Told()
+    async with serving(api) as client, running(client, told):
+        await told.starts_with("trouble Unreachable: ")
+        await told.are("established 5")
+
+
+async def test_a_line_that_is_no_event_is_trouble_and_no_crash() -> None:
+    api = ScriptedApi()
+    api.lists.extend([listed(5), listed(6)])
+    api.watches.append([{"type": "SURPRISE", "object": {}}])
+    told = Told()
+    async with serving(api) as client, running(client, told):
+        await told.are("established 5")
+        await told.starts_with("trouble Unreachable: ")
+        await told.are("established 6")
+
+
+async def test_another_server_is_listed_anew_and_differs_from_the_former_one() -> None:
+    first, second = ScriptedApi(), ScriptedApi()
+    first.lists.append(listed(5, metadata("a", 1)))
+    first.watches.append([{"type": "BOOKMARK", "object": metadata("", 9)}])
+    second.lists.append(listed(3, metadata("b", 2)))
+    told = Told()
+    async with serving(first) as one, serving(second) as other:
+        clients = iter([one, other])
+
+        async def connect() -> Client:
+            return next(clients)
+
+        task = asyncio.create_task(Reflector(CONFIG_MAPS, connect, told).run())
+        await told.are("established 5", "delete ns/a uid-a", "add ns/b uid-b", "established 3")
+        task.cancel()
+    assert second.asked[0] == "list"
