@@ -35,10 +35,19 @@ class Batches(Generic[Ask, Answer]):
         if gathering is None:
             asks: list[Ask] = []
             task = asyncio.create_task(self._perform(key, asks, work, self._running.get(key)))
+            task.add_done_callback(_look_at)
             gathering = self._gathering[key] = (asks, task)
         asks, task = gathering
         asks.append(ask)
         return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Ends the work under way; whoever waits for it is cancelled."""
+        tasks = [*self._running.values(), *(task for _, task in self._gathering.values())]
+        for each in tasks:
+            each.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _perform(
         self,
@@ -47,11 +56,19 @@ class Batches(Generic[Ask, Answer]):
         work: Callable[[Sequence[Ask]], Awaitable[Answer]],
         former: asyncio.Task[Answer] | None,
     ) -> Answer:
-        if former is not None:
-            await asyncio.wait((former,))
-        task = self._running[key] = self._gathering.pop(key)[1]
+        try:
+            if former is not None:
+                await asyncio.wait((former,))
+        finally:
+            task = self._running[key] = self._gathering.pop(key)[1]
         try:
             return await work(asks)
         finally:
             if self._running.get(key) is task:
                 del self._running[key]
+
+
+def _look_at(task: asyncio.Task[Answer]) -> None:
+    """Nobody may be left to hear what it raised, which asyncio would complain about."""
+    if not task.cancelled():
+        task.exception()

@@ -15,7 +15,7 @@ from functions.access.targets import SECRETS, SecretVersion
 from functions.catalog import COMPONENTS, CustomResource
 from functions.clusters import API_VERSION, SYSTEM_NAMESPACE
 from functions.function import Function, Later, Poison, Wake
-from functions.results import about
+from functions.results import about, object_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ async def _secret(event: Event, world: World) -> Sequence[Event]:
 
 async def _provisioned(event: Event, world: World) -> Sequence[Event]:
     data = read(event, types.Provisioned)
-    found = await world.hub.cluster(data.cluster)
+    found = await world.hub.cluster(object_name(data.cluster, "cluster in the data"))
     if found is None or not found.provided:
         return ()
     version = await _kubeconfig_version(world, found.kubeconfig.name) if found.kubeconfig is not None else None
@@ -126,7 +126,7 @@ def _name(event: Event) -> str:
     name = event.extensions.get("name")
     if not name:
         raise Poison(f"{event.type} without extension name says nothing about which object changed")
-    return name
+    return object_name(name, "extension name")
 
 
 def _check(

@@ -32,9 +32,18 @@ def cluster_of(event: Event) -> str | None:
         Poison: The name could not be one.
     """
     name = event.extensions.get("cluster")
-    if name and not _OBJECT_NAME.fullmatch(name):
-        raise Poison("extension cluster is no name that an InferenceCluster can have")
-    return name or None
+    return object_name(name, "extension cluster") if name else None
+
+
+def object_name(name: str, what: str) -> str:
+    """A name that came with an event, fit to be part of a path.
+
+    Raises:
+        Poison: No object can have that name; `what` says where it stood.
+    """
+    if not _OBJECT_NAME.fullmatch(name):
+        raise Poison(f"{what} is no name that an object can have")
+    return name
 
 
 def requirement_judged(source: str, reviewed: Reviewed, component: Component, now: datetime) -> Event | None:

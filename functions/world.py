@@ -65,6 +65,7 @@ class World:
         return cls(Hub(client), Targets(client))
 
     async def close(self) -> None:
-        """Closes every connection."""
+        """Ends the looks under way and closes every connection."""
+        await self.reviews.close()
         await self.targets.close()
         await self.hub.client.close()

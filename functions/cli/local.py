@@ -51,7 +51,7 @@ def local() -> None:
 
     \b
         ~/.local/state/modelplane-serving-stack/local
-    """
+    """  # noqa: D301 - it is click's mark for a paragraph that is not wrapped
 
 
 @local.command()
@@ -89,7 +89,7 @@ def up(directory: Path, *, audit_log: bool) -> None:
 @local.command()
 @_directory
 def down(directory: Path) -> None:
-    """End a control plane and remove all that it kept; harmless when there is none."""
+    """End a control plane and remove what it kept."""
     with _explained():
         place = InstanceDirectory(directory)
         existed = place.status().exists
@@ -100,7 +100,10 @@ def down(directory: Path) -> None:
 @local.command()
 @_directory
 def status(directory: Path) -> int:
-    """Tell whether a control plane runs; the exit code is 1 when it does not, or not whole."""
+    """Tell whether a control plane runs.
+
+    The exit code is 1 when there is none, when a server of it does not run, and when it is not ready.
+    """
     with _explained():
         place = InstanceDirectory(directory)
         found = place.status()
@@ -121,7 +124,10 @@ def status(directory: Path) -> int:
 
 @local.group()
 def substrate() -> None:
-    """Install or remove the APIs of a component: its real CRDs, without its controllers."""
+    """Install or remove the APIs of components.
+
+    These are the real CRDs of a component, without its controllers.
+    """
 
 
 @substrate.command()

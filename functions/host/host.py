@@ -5,7 +5,6 @@ Knows nothing of HTTP: `functions.host.app` calls it for each request, the embed
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import re
@@ -19,6 +18,7 @@ from functions.access.errors import AccessError, Throttled
 from functions.function import Later, Poison
 from functions.host.log import emit, printable, stack_of
 from functions.host.metrics import COUNTS
+from functions.host.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -80,7 +80,7 @@ class Host:
         self.functions: Mapping[str, Function] = {function.name: function for function in functions}
         self._world = world
         self._publisher = publisher
-        self._handler_seconds = handler_seconds
+        self._limit = TimeLimit(handler_seconds)
 
     async def handle(self, name: str, event: Event, *, reply_limit: int | None = None) -> Answer:
         """Answer one event; never raises but for cancellation.
@@ -112,10 +112,10 @@ class Host:
         )
 
     async def _call(self, function: Function, event: Event, reply_limit: int | None) -> Answer:
-        limit = asyncio.timeout(self._handler_seconds)
+        timed = self._limit()
         try:
             hops = _hops(event)
-            async with limit:
+            with timed:
                 events = await function.handler(event, self._world)
                 if not events:
                     return _NOTHING
@@ -124,9 +124,9 @@ class Host:
                     return Answer(status=200, outcome="handled", events=events)
                 return await self._publish(function.name, events)
         except TimeoutError as error:
-            if not limit.expired():
+            if not timed.expired:
                 return bug(function.name, error)
-            return later(f"{function.name} did not end within {self._handler_seconds:g} s", None, outcome="timeout")
+            return later(f"{function.name} did not end within {self._limit.seconds:g} s", None, outcome="timeout")
         except Exception as error:  # noqa: BLE001 - a bug of a function must neither end the process nor lose the event
             return _failure(function.name, error)
 

@@ -5,6 +5,8 @@ Called once by `functions.host.run`; everything else logs through the standard l
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import re
 import sys
@@ -30,6 +32,7 @@ _SECRET: Final = re.compile(r"[A-Za-z0-9+/_=-]{32,}|(?<=//)[^/@\s]+(?=@)|(?<=[Bb
 
 
 _lines: BinaryIO | None = None  # where `emit` writes JSON itself
+_waiting: Final[list[bytes]] = []
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
@@ -51,6 +54,8 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
 def emit(logger: logging.Logger, level: int, message: str, fields: dict[str, Any]) -> None:
     """Log one record of the many: as JSON it goes out without a `LogRecord`, which takes four times as long.
 
+    Needs a running loop, and is written when the loop next turns.
+
     Args:
         logger: Whose record it is; its level decides.
         level: Such as `logging.INFO`.
@@ -70,11 +75,19 @@ def emit(logger: logging.Logger, level: int, message: str, fields: dict[str, Any
         written = orjson.dumps(line | fields, option=_OPTIONS)
     else:
         written = _line(line, fields)
-    try:
-        _lines.write(written)
-        _lines.flush()
-    except OSError:
-        pass  # as logging does: an event is not lost because nobody reads the log
+    if not _waiting:  # what is logged in one turn of the loop goes out in one system call
+        asyncio.get_running_loop().call_soon(_flush)
+    _waiting.append(written)
+
+
+def _flush() -> None:
+    written = b"".join(_waiting)
+    _waiting.clear()
+    # As logging does: an event is not lost because nobody reads the log.
+    with contextlib.suppress(OSError, ValueError):
+        if _lines is not None:
+            _lines.write(written)
+            _lines.flush()
 
 
 def printable(text: str, limit: int = LIMIT) -> str:

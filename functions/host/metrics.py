@@ -1,7 +1,7 @@
 """What the host counts; the rest of `functions.host` does the counting, `/metrics` renders it.
 
-Counts are plain numbers that become metrics when somebody scrapes: an increment costs a tenth of what that of a
-`prometheus_client.Counter` does, and a process that starts for an event does not wait for `prometheus_client` to be imported.
+Counts are plain numbers that become metrics when somebody scrapes. An increment costs a tenth of what that of a
+`prometheus_client.Counter` does, and a process that starts for an event does not wait for that package's import.
 """
 
 from __future__ import annotations

@@ -76,45 +76,67 @@ def test_web_pages_are_not_quoted(code: int, kind: type[errors.AccessError]) -> 
     ("text", "causes", "denied_by", "anonymous", "said"),
     [
         pytest.param(
-            NO_RIGHT, [], "authorization", False,
-            'user "jane" has no right to get deviceclasses.resource.k8s.io (GET /apis)', id="right",
+            NO_RIGHT,
+            [],
+            "authorization",
+            False,
+            'user "jane" has no right to get deviceclasses.resource.k8s.io (GET /apis)',
+            id="right",
         ),
         pytest.param(
-            NO_SECRET, [], "authorization", False, 'user "jane" has no right to list secrets in namespace n (GET /apis)',
+            NO_SECRET,
+            [],
+            "authorization",
+            False,
+            'user "jane" has no right to list secrets in namespace n (GET /apis)',
             id="right-in-namespace",
         ),
         pytest.param(
-            'forbidden: User "jane" cannot get path "/metrics"', [], "authorization", False,
-            'user "jane" has no right to get /metrics (GET /apis)', id="right-on-path",
+            'forbidden: User "jane" cannot get path "/metrics"',
+            [],
+            "authorization",
+            False,
+            'user "jane" has no right to get /metrics (GET /apis)',
+            id="right-on-path",
         ),
         pytest.param(
-            ANONYMOUS, [], "authorization", True,
+            ANONYMOUS,
+            [],
+            "authorization",
+            True,
             "the kubeconfig carries no credential that the server accepted (GET /apis as system:anonymous)",
             id="anonymous",
         ),
         pytest.param(
             "unable to create new content in namespace n because it is being terminated",
             [{"reason": "NamespaceTerminating", "message": "…", "field": "metadata.namespace"}],
-            "terminating-namespace", False, "being terminated", id="terminating-namespace",
+            "terminating-namespace",
+            False,
+            "being terminated",
+            id="terminating-namespace",
         ),
         pytest.param(
-            "create not allowed while custom resource definition is terminating", [], "terminating-definition", False,
-            "definition is terminating", id="terminating-definition",
+            "create not allowed while custom resource definition is terminating",
+            [],
+            "terminating-definition",
+            False,
+            "definition is terminating",
+            id="terminating-definition",
         ),
         pytest.param('pods "p" is forbidden: exceeded quota: q', [], "quota", False, "exceeded quota", id="quota"),
         pytest.param(
-            'admission webhook "w.example.com" denied the request: no', [], "admission", False, "denied the request",
+            'admission webhook "w.example.com" denied the request: no',
+            [],
+            "admission",
+            False,
+            "denied the request",
             id="webhook",
         ),
         pytest.param("", [], "authorization", False, "GET /apis was answered with 403", id="silent"),
     ],
-)  # fmt: skip
+)
 def test_meanings_of_403(
-    text: str,
-    causes: list[dict[str, str]],
-    denied_by: str,
-    anonymous: bool,
-    said: str,
+    text: str, causes: list[dict[str, str]], denied_by: str, *, anonymous: bool, said: str
 ) -> None:
     error = answered(403, status(403, "Forbidden", text, {"causes": causes}))
     assert isinstance(error, errors.Forbidden)
@@ -126,17 +148,21 @@ def test_meanings_of_403(
     ("body", "kind_known", "said"),
     [
         pytest.param(
-            status(404, "NotFound", 'crds "x" not found', {"name": "x", "kind": "crds"}), True, 'crds "x" not found',
+            status(404, "NotFound", 'crds "x" not found', {"name": "x", "kind": "crds"}),
+            True,
+            'crds "x" not found',
             id="object",
         ),
         pytest.param(
-            status(404, "NotFound", "the server could not find the requested resource"), False, "does not serve this API",
+            status(404, "NotFound", "the server could not find the requested resource"),
+            False,
+            "does not serve this API",
             id="resource",
         ),
         pytest.param(b"404 page not found\n", False, "does not serve this API", id="group"),
     ],
-)  # fmt: skip
-def test_meanings_of_404(body: Any, kind_known: bool, said: str) -> None:  # noqa: FBT001
+)
+def test_meanings_of_404(body: Any, *, kind_known: bool, said: str) -> None:
     error = answered(404, body)
     assert isinstance(error, errors.NotFound)
     assert error.kind_known is kind_known
@@ -152,10 +178,7 @@ def test_meanings_of_404(body: Any, kind_known: bool, said: str) -> None:  # noq
     ],
 )
 def test_meanings_of_409(
-    reason: str,
-    causes: list[dict[str, str]],
-    already_exists: bool,  # noqa: FBT001
-    managers: tuple[str, ...],
+    reason: str, causes: list[dict[str, str]], *, already_exists: bool, managers: tuple[str, ...]
 ) -> None:
     error = answered(409, status(409, reason, "no", {"causes": causes}))
     assert isinstance(error, errors.Conflict)
@@ -186,7 +209,7 @@ def test_retry_after(headers: dict[str, str], details: dict[str, Any], expected:
         pytest.param("etcdserver: request timed out", False, id="etcd"),
     ],
 )
-def test_which_500_is_permanent(text: str, permanent: bool) -> None:  # noqa: FBT001
+def test_which_500_is_permanent(text: str, *, permanent: bool) -> None:
     error = answered(500, status(500, "InternalError", text))
     assert isinstance(error, errors.ServerError)
     assert error.permanent is permanent
@@ -204,11 +227,12 @@ def test_which_500_is_permanent(text: str, permanent: bool) -> None:  # noqa: FB
             id="time",
         ),
         pytest.param(
-            "request 6f1c8b0e-0000-4000-8000-000000000001 failed", "request 6f1c8b0e-0000-4000-8000-0000000000ff failed",
+            "request 6f1c8b0e-0000-4000-8000-000000000001 failed",
+            "request 6f1c8b0e-0000-4000-8000-0000000000ff failed",
             id="uuid",
         ),
     ],
-)  # fmt: skip
+)
 def test_same_trouble_same_message(first: str, second: str) -> None:
     assert str(answered(500, status(500, "", first))) == str(answered(500, status(500, "", second)))
 

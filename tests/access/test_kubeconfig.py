@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 import yaml
@@ -19,11 +19,10 @@ CA = Authority().pem
 CA64 = base64.b64encode(CA).decode()
 WRAPPED = base64.encodebytes(CA).decode()  # lines of 76
 SECRET = "c2VjcmV0LXZhbHVl"  # what no message may show
+Fields: TypeAlias = "dict[str, Any] | None"
 
 
-def document(
-    cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, current: Any = "ctx", **top: Any
-) -> dict[str, Any]:
+def document(cluster: Fields = None, user: Fields = None, current: Any = "ctx", **top: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -35,9 +34,7 @@ def document(
     }
 
 
-def text(
-    cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, current: Any = "ctx", **top: Any
-) -> bytes:
+def text(cluster: Fields = None, user: Fields = None, current: Any = "ctx", **top: Any) -> bytes:
     return yaml.safe_dump(document(cluster, user, current, **top)).encode()
 
 
