@@ -1,4 +1,4 @@
-"""The processes that are measured: started as a user starts them, held still between rounds, ended with the benchmark."""
+"""The processes that are measured: started as a user starts them, held between rounds, ended with the benchmark."""
 
 from __future__ import annotations
 

@@ -17,14 +17,15 @@ async def test_each_body_that_takes_too_long_is_interrupted() -> None:
     limit = TimeLimit(0.01)
 
     async def wait() -> bool:
+        timed = limit()
         try:
-            with limit() as timed:
+            with timed:
                 await asyncio.Event().wait()
         except TimeoutError:
             return timed.expired
         return False
 
-    assert await asyncio.gather(wait(), wait(), wait()) == [True, True, True]
+    assert all(await asyncio.gather(wait(), wait(), wait()))
     with limit():  # one that begins after the others, with a timer of its own
         await asyncio.sleep(0)
     assert await wait()

@@ -1,4 +1,4 @@
-"""For the watch tests: an API server that answers by a script, a way to cut a real one off, and a collector of events."""
+"""For the watch tests: an API server that answers by a script, a gate before a real one, and a collector of events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from functions.access.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
 
     from events.event import Event
 
@@ -145,9 +144,9 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def gated(kubeconfig: Path) -> AsyncIterator[tuple[Gate, bytes]]:
+async def gated(kubeconfig: bytes) -> AsyncIterator[tuple[Gate, bytes]]:
     """A gate before the API server of a kubeconfig, and the kubeconfig that leads through it."""
-    content = yaml.safe_load(kubeconfig.read_text())
+    content = yaml.safe_load(kubeconfig)
     cluster = content["clusters"][0]["cluster"]
     gate = Gate(int(cluster["server"].rpartition(":")[2]))
     await gate.open()

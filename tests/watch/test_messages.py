@@ -13,7 +13,7 @@ CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 
 
 @pytest.mark.parametrize(
-    ("resource", "key", "cluster", "subject", "data", "namespace"),
+    ("resource", "key", "cluster", "subject", "data"),
     [
         pytest.param(
             DEVICE_CLASSES,
@@ -21,7 +21,6 @@ CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
             "gpu-1",
             "/apis/resource.k8s.io/v1/namespaces//deviceclasses/gpu.nvidia.com",
             b'{"kind":"DeviceClass","name":"gpu.nvidia.com","apiVersion":"resource.k8s.io/v1"}',
-            "",
             id="cluster-scoped",
         ),
         pytest.param(
@@ -30,13 +29,12 @@ CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
             None,
             "/apis/v1/namespaces/default/configmaps/cm1",
             b'{"kind":"ConfigMap","namespace":"default","name":"cm1","apiVersion":"v1"}',
-            "default",
             id="core-and-namespaced",
         ),
     ],
 )
 def test_an_event_is_what_apiserversource_sends(
-    resource: Resource, key: Key, cluster: str | None, subject: str, data: bytes, namespace: str
+    resource: Resource, key: Key, cluster: str | None, subject: str, data: bytes
 ) -> None:
     event = object_changed("add", resource, key, server="https://10.96.0.1:443", cluster=cluster, now=EPOCH)
     assert (event.source, event.subject, event.data) == ("https://10.96.0.1:443", subject, data)
@@ -45,7 +43,7 @@ def test_an_event_is_what_apiserversource_sends(
         "kind": resource.kind,
         "apiversion": resource.api_version,
         "name": key.name,
-        "namespace": namespace,
+        "namespace": key.namespace,
     }
     assert event.extensions == (expected if cluster is None else {**expected, "cluster": cluster})
     assert uuid.UUID(event.id).version == 4

@@ -63,10 +63,12 @@ class Naps:
 
     awake: int = 1000
     taken: list[float] = field(default_factory=list)
+    tired: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def sleep(self, seconds: float) -> None:
         self.taken.append(seconds)
         if len(self.taken) > self.awake:
+            self.tired.set()
             await asyncio.Event().wait()
 
 
@@ -185,8 +187,7 @@ async def test_watches_that_end_at_once_are_no_reason_to_ask_in_a_hurry() -> Non
     naps = Naps(awake=2)
     async with serving(api) as client, running(client, Told(), naps):
         async with asyncio.timeout(WITHIN):
-            while len(naps.taken) < 3:
-                await asyncio.sleep(0)
+            await naps.tired.wait()
     assert naps.taken == [0.075, 0.15, 0.3]
     assert api.asked == ["list", "watch 5", "watch 5", "watch 5"]
 

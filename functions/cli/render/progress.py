@@ -82,7 +82,9 @@ class Lines:
         self._before: frozenset[Finding] = frozenset()
 
     def show(self, report: Report, left: float) -> None:
-        """Write what has turned since the former look, the first time what is waited for."""
+        """Write what has turned since the former look, the first time what is waited for if anything is."""
+        if not self._before and not left:
+            return
         turned = [each for each in report.findings if each not in self._before]
         if not self._before:
             self._write(f"{report.summary}; waiting {duration(left)} for {report.context} ({report.stack})")

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 EXIT_CODES: Final = {Outcome.MET: 0, Outcome.MISSING: 1, Outcome.UNKNOWN: 3}
 
+_COMMANDS: Final = {
+    "Unauthorized": "auth whoami",
+    "Unreachable": "get --raw /apis",
+    "ServerError": "get --raw /apis",
+    "Throttled": "get --raw /apis",
+}
 _NO_RIGHT: Final = re.compile(r"has no right to (?P<verb>\S+) (?P<what>\S+)")
 
 
@@ -92,9 +98,7 @@ class Report:
         requirement = finding.requirement
         if finding.reason in {"Stale", "NotDiscovered"} and isinstance(requirement, CustomResource):
             return f"get apiservice {requirement.version}.{requirement.group}"
-        return {"Unauthorized": "auth whoami", "KubeconfigInvalid": "", "Forbidden": ""}.get(
-            finding.reason, "get --raw /apis"
-        )
+        return _COMMANDS.get(finding.reason, "")
 
 
 def printable(text: str) -> str:

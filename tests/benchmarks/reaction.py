@@ -1,0 +1,277 @@
+"""CRD created or deleted → RequirementsMet written, and what that costs: `dev`, a plain kopf operator, and the limit.
+
+The limit is when discovery serves the CRD with the verb `create`, or has lost that verb, as tight polling sees it.
+Polling and each process have rounds of their own, in turns; who has no turn is held still, so that nobody disturbs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from functions.access.discovery import DiscoveryReader
+from functions.catalog import CustomResource
+from functions.local import substrate
+from tests.benchmarks.hub import CLUSTER, REQUIREMENTS, client_of, server_pid, started_hub
+from tests.benchmarks.measure import Figure, Goal, at_most, figure, milliseconds, p50, p95, ratio_at_most, within
+from tests.benchmarks.processes import BIN, SERVING_STACK, quiet, running
+from tests.support import CLUSTERS, CRDS, gone, put_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from functions.access.client import Client
+    from functions.local.instance import ControlPlane
+    from tests.benchmarks.processes import Running
+
+_ROUNDS: Final = 4
+_PEER_EVERY: Final = 3
+_PEER: Final = "peer"
+_POLL: Final = 0.001
+_ROUND_WITHIN: Final = 20.0
+_COMPONENTS: Final = {"10 KB": "gaie-crds", "600 KB": "leader-worker-set"}
+_P50_SLACK: Final = 15
+_P95_SLACK: Final = 60
+_CPU_GOAL: Final = 10
+_SAME: Final = 1.2
+
+
+@dataclass(slots=True)
+class Subject:
+    """One of those that take turns.
+
+    Attributes:
+        process: None for the limit, which is polled here.
+        created: Seconds from the request to what is waited for, of each round; `deleted` likewise.
+        create_cpu: Seconds of CPU that a creation cost; `delete_cpu` likewise.
+    """
+
+    process: Running | None = None
+    created: list[float] = field(default_factory=list)
+    deleted: list[float] = field(default_factory=list)
+    create_cpu: list[float] = field(default_factory=list)
+    delete_cpu: list[float] = field(default_factory=list)
+
+    @property
+    def cpu(self) -> float:
+        return 0.0 if self.process is None else self.process.cpu
+
+
+class Turns:
+    """When RequirementsMet of one cluster turned, as a watch sees it."""
+
+    def __init__(self, client: Client, cluster: str) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._seen: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        params = {"fieldSelector": f"metadata.name={self._cluster}"}
+        async for event in self._client.watch(CLUSTERS, params=params, timeout_seconds=3600):
+            moment = time.perf_counter()
+            conditions = event["object"].get("status", {}).get("conditions", ())
+            for each in conditions:
+                if each["type"] == "RequirementsMet":
+                    self._seen.put_nowait((moment, each["status"]))
+
+    def forget(self) -> None:
+        """Passes over what was seen so far."""
+        while not self._seen.empty():
+            self._seen.get_nowait()
+
+    async def to(self, status: str) -> float:
+        """The moment at which it turned to this status."""
+        while True:
+            moment, seen = await self._seen.get()
+            if seen == status:
+                return moment
+
+
+class Course:
+    """Rounds of one CRD on one hub."""
+
+    def __init__(self, hub: ControlPlane, client: Client, manifest: Mapping[str, Any], requirement: CustomResource):
+        self._client = client
+        self._manifest = manifest
+        self._requirement = requirement
+        self._discovery = DiscoveryReader(client)
+        self._server = server_pid(hub)
+
+    async def round(self, subject: Subject, turns: Turns | None) -> None:
+        """Creates and deletes the CRD once.
+
+        Args:
+            subject: Whose round it is; what was measured is added to it.
+            turns: Tells when it has written; None to poll discovery instead.
+        """
+        met: Callable[[], Awaitable[float]]
+        unmet: Callable[[], Awaitable[float]]
+        if turns is None:
+            met, unmet = (lambda: self._polled(served=True)), (lambda: self._polled(served=False))
+        else:
+            met, unmet = (lambda: turns.to("True")), (lambda: turns.to("False"))
+        async with asyncio.timeout(_ROUND_WITHIN):
+            if subject.process is not None:
+                subject.process.go_on()
+            await self._quiet(subject)
+            if turns is not None:
+                turns.forget()
+            took, cost = await self._timed(subject, self._create, met)
+            subject.created.append(took)
+            subject.create_cpu.append(cost)
+            await self._touch()
+            await self._quiet(subject)
+            took, cost = await self._timed(subject, self._delete, unmet)
+            subject.deleted.append(took)
+            subject.delete_cpu.append(cost)
+            await gone(self._client, CRDS, self._requirement.name)
+            await self._quiet(subject)
+            if subject.process is not None:
+                subject.process.check()
+                subject.process.hold()
+
+    async def _timed(
+        self, subject: Subject, act: Callable[[], Awaitable[object]], seen: Callable[[], Awaitable[float]]
+    ) -> tuple[float, float]:
+        """Seconds from the request to the moment that `seen` gives, and CPU until all is quiet again."""
+        cpu, begun = subject.cpu, time.perf_counter()
+        acting = asyncio.ensure_future(act())
+        moment = await seen()
+        await acting
+        await self._quiet(subject)
+        return moment - begun, subject.cpu - cpu
+
+    async def _create(self) -> None:
+        await self._client.create(CRDS, self._manifest)
+
+    async def _delete(self) -> None:
+        await self._client.delete(f"{CRDS}/{self._requirement.name}")
+
+    async def _polled(self, *, served: bool) -> float:
+        wanted = self._requirement
+        while True:
+            discovery = await self._discovery.read({wanted.group})
+            if discovery.serves(wanted.group, wanted.version, wanted.plural) is served:
+                return time.perf_counter()
+            await asyncio.sleep(_POLL)
+
+    async def _touch(self) -> None:
+        """A CRD that is deleted before anybody asked for its instances can stay Terminating for minutes."""
+        await self._polled(served=True)
+        wanted = self._requirement
+        await self._client.list_metadata(f"/apis/{wanted.group}/{wanted.version}/{wanted.plural}")
+
+    async def _quiet(self, subject: Subject) -> None:
+        await quiet(*(() if subject.process is None else (subject.process.pid,)))
+        await quiet(self._server)
+
+
+async def run() -> list[Figure]:
+    """Every figure of reaction time, and of CPU per event."""
+    figures = []
+    dev_cpu: dict[str, list[Subject]] = {}
+    for size, component in _COMPONENTS.items():
+        limit, dev, peer = dev_cpu[size] = await _measured(component)
+        figures += _latencies(size, "created", limit.created, dev.created, peer.created)
+        figures += _latencies(size, "deleted", limit.deleted, dev.deleted, peer.deleted)
+    small, large = dev_cpu.values()
+    for what in ("create", "delete"):
+        figures += _costs(what, *(_cpu(each, what) for each in (small[1], large[1], small[2], large[2])))
+    return figures
+
+
+async def _measured(component: str) -> list[Subject]:
+    """The limit, ours and the peer after all rounds of one component's CRD."""
+    manifest = next(iter(await asyncio.to_thread(substrate.manifests, component)))
+    requirement = next(each for each in REQUIREMENTS if each.name == manifest["metadata"]["name"])
+    assert isinstance(requirement, CustomResource)
+    with ExitStack() as stack:
+        hub = stack.enter_context(started_hub(without=frozenset({requirement.name})))
+        put_cluster(hub.api, _PEER, components="Managed")
+        client = client_of(hub)
+        logs = Path(stack.enter_context(TemporaryDirectory()))
+        dev = running([SERVING_STACK, "dev", "--kubeconfig", str(hub.kubeconfig), "--tick", "3600"], logs / "dev")
+        env = {
+            "KUBECONFIG": str(hub.kubeconfig),
+            "BENCH_CRD": requirement.name,
+            "BENCH_VERSION": requirement.version,
+            "BENCH_CLUSTER": _PEER,
+        }
+        kopf = [str(BIN / "kopf"), "run", "--standalone", "--all-namespaces", "--quiet"]
+        operator = str(Path(__file__).with_name("kopf_operator.py"))
+        course = Course(hub, client, manifest, requirement)
+        ours, peers = Turns(client, CLUSTER), Turns(client, _PEER)
+        watches = [asyncio.ensure_future(each.run()) for each in (ours, peers)]
+        try:
+            async with asyncio.timeout(_ROUND_WITHIN):
+                subjects = [
+                    Subject(),
+                    Subject(stack.enter_context(dev)),
+                    Subject(stack.enter_context(running([*kopf, operator], logs / "kopf", env=env))),
+                ]
+                await ours.to("False")
+                await peers.to("False")
+            for number in range(_ROUNDS):
+                await course.round(subjects[0], None)
+                await course.round(subjects[1], ours)
+                if number % _PEER_EVERY == 0:
+                    await course.round(subjects[2], peers)
+        finally:
+            for each in watches:
+                each.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(*watches)
+            await client.close()
+    return subjects
+
+
+def _latencies(size: str, what: str, limit: list[float], ours: list[float], peer: list[float]) -> list[Figure]:
+    limit, ours, peer = milliseconds(limit), milliseconds(ours), milliseconds(peer)
+    name = f"reaction: CRD of {size} {what}"
+
+    def one(percentile: Callable[[list[float]], float], label: str, slack: float) -> Figure:
+        return figure(
+            f"{name}, {label}",
+            percentile(ours),
+            "ms",
+            len(ours),
+            limit=percentile(limit),
+            goal=within(slack, "ms"),
+        )
+
+    return [
+        one(p50, "p50", _P50_SLACK),
+        one(p95, "p95", _P95_SLACK),
+        figure(f"{name}, kopf p50", p50(peer), "ms", len(peer), limit=p50(limit)),
+        figure(f"{name}, kopf p95", p95(peer), "ms", len(peer), limit=p95(limit)),
+    ]
+
+
+def _cpu(subject: Subject, what: str) -> list[float]:
+    return milliseconds(subject.create_cpu if what == "create" else subject.delete_cpu)
+
+
+def _costs(
+    what: str, small: list[float], large: list[float], small_peer: list[float], large_peer: list[float]
+) -> list[Figure]:
+    """The CPU per event of ours for both sizes, and of the peer."""
+
+    def one(name: str, samples: list[float], limit: float | None, goal: Goal | None) -> Figure:
+        return figure(f"cpu: {what} a CRD of {name}", mean(samples), "ms", len(samples), limit=limit, goal=goal)
+
+    sizes = tuple(_COMPONENTS)
+    return [
+        one(sizes[0], small, None, at_most(_CPU_GOAL, "ms")),
+        one(sizes[1], large, mean(small), at_most(_CPU_GOAL, "ms")),
+        one(f"{sizes[1]}, against {sizes[0]}", large, mean(small), ratio_at_most(_SAME)),
+        one(f"{sizes[0]}, kopf", small_peer, None, None),
+        one(f"{sizes[1]}, kopf", large_peer, None, None),
+    ]
