@@ -20,6 +20,8 @@ PING: Final = "dev.knative.sources.ping"
 PROVISIONED: Final = "ai.modelplane.cluster.provisioned"
 
 # Said by us.
+TICK: Final = "Tick"
+"""Reason of a check that nothing but time asks for."""
 CHECK_REQUESTED: Final = "ai.modelplane.cluster.check.requested"
 DELETING: Final = "ai.modelplane.cluster.deleting"
 REQUIREMENT_MET: Final = "ai.modelplane.requirement.met"

@@ -85,7 +85,7 @@ async def _provisioned(event: Event, world: World) -> Sequence[Event]:
 
 
 async def _tick(event: Event, world: World) -> Sequence[Event]:
-    return await _every_cluster(event, world, "Tick")
+    return await _every_cluster(event, world, types.TICK)
 
 
 async def _requirement(event: Event, world: World) -> Sequence[Event]:

@@ -10,7 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from functions.access.errors import AccessError, Conflict, Forbidden, KubeconfigInvalid, NotFound
+from functions.access.errors import (
+    AccessError,
+    Conflict,
+    Forbidden,
+    KubeconfigInvalid,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 from functions.catalog import Stack
 from functions.conditions import REQUIREMENTS_MET, Condition, Status, checked_components, merge
 from functions.function import Later
@@ -62,11 +70,13 @@ class Ask:
         component: The one to judge, with those not judged for this generation yet; None for all.
         changed: Name of the object that an event pointed at.
         seen: The version of the kubeconfig Secret that the caller knows of.
+        tick: Whether nothing but time is the reason; an unreachable target is then asked less and less often.
     """
 
     component: Component | None = None
     changed: str | None = None
     seen: SecretVersion | None = None
+    tick: bool = False
 
 
 async def review(world: World, name: str, ask: Ask) -> Reviewed | None:
@@ -93,6 +103,8 @@ async def _review(world: World, name: str, asks: Sequence[Ask]) -> Reviewed | No
                 return None
             if before is None:
                 before = cluster.conditions
+            if cluster.judged and all(each.tick for each in asks) and _is_resting(world, name):
+                return Reviewed(cluster, before)
             try:
                 if cluster.stack is None:
                     return Reviewed(await _write(world, cluster, (_unknown_stack(world, cluster),)), before)
@@ -104,6 +116,10 @@ async def _review(world: World, name: str, asks: Sequence[Ask]) -> Reviewed | No
     except AccessError as trouble:
         raise Later(f"hub: {trouble}") from trouble
     raise Later(f"InferenceCluster {name} was written by others {ATTEMPTS} times in a row")
+
+
+def _is_resting(world: World, name: str) -> bool:
+    return world.targets.is_resting(name, world.clock.now())
 
 
 async def _settle(world: World, cluster: InferenceCluster, stack: Stack, asks: Sequence[Ask]) -> InferenceCluster:
@@ -138,7 +154,12 @@ async def _observe(
     except (KubeconfigInvalid, Forbidden) as trouble:
         return unknown(components, trouble)
     verdicts = await judge(target, components, sleep=world.clock.sleep, changed=changed)
-    if any(finding.reason == "Unauthorized" for verdict in verdicts for finding in verdict.findings):
+    reasons = {finding.reason for verdict in verdicts for finding in verdict.findings}
+    if reasons == {Unreachable.reason}:
+        world.targets.failed(cluster.name, world.clock.now())
+    else:
+        world.targets.answered(cluster.name)
+    if Unauthorized.reason in reasons:
         renewed = await _renew(world, cluster)
         if renewed is not None:
             return await judge(renewed, components, sleep=world.clock.sleep, changed=changed)

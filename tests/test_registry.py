@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from typing import TYPE_CHECKING
+
 import pytest
 import yaml
 
+from events import types
+from events.event import Event
 from events.triggers import read_triggers
 from events.types import MODELS
+from functions.catalog import COMPONENTS, CustomResource
 from functions.manifests import DELIVERY, triggers
 from functions.registry import FUNCTIONS
 
 if TYPE_CHECKING:
+    from functions.catalog import Requirement
     from functions.function import Function
+
+if TYPE_CHECKING:
+    
+def _change(kind: str, name: str, **extensions: str) -> Event:
+    extensions |= {"kind": kind, "name": name}
+    return Event(id="1", source="https://target", type=types.OBJECT_UPDATED, extensions=extensions)
+
+
+def _object(requirement: Requirement) -> Event:
+    kind = "CustomResourceDefinition" if isinstance(requirement, CustomResource) else "DeviceClass"
+    return _change(kind, requirement.name, cluster="gpu-1")
+
 
 each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=lambda each: each.name)
 
@@ -46,6 +64,30 @@ def test_every_function_that_something_wakes_has_its_trigger() -> None:
     assert {each.name for each in read} == {
         name.replace("/", "-") for name, function in FUNCTIONS.items() if function.wakes_on
     }
+
+
+@pytest.mark.parametrize(
+    ("event", "woken"),
+    [
+        *(
+            pytest.param(_object(requirement), {"cluster", f"probes-{component.key}"}, id=str(requirement))
+            for component in COMPONENTS
+            for requirement in component.requirements
+        ),
+        pytest.param(_change("CustomResourceDefinition", "widgets.example.com"), set(), id="a CRD of no interest"),
+        pytest.param(_change("DeviceClass", "gpu.example.com"), set(), id="a DeviceClass of no interest"),
+        pytest.param(_change("InferenceCluster", "a", apiversion="modelplane.ai/v1alpha1"), {"cluster"}, id="cluster"),
+        pytest.param(_change("Secret", "a", namespace="modelplane-system"), {"cluster"}, id="a kubeconfig Secret"),
+        pytest.param(_change("Secret", "a", namespace="default"), set(), id="another Secret"),
+        pytest.param(Event(id="1", source="/x", type=types.PING), {"cluster"}, id="tick"),
+        pytest.param(Event(id="1", source="/x", type=types.PROVISIONED), {"cluster"}, id="provisioned"),
+        pytest.param(Event(id="1", source="/x", type=types.CHECK_REQUESTED), {"probes-sweep"}, id="check requested"),
+        pytest.param(Event(id="1", source="/x", type=types.REQUIREMENT_MET), set(), id="what probes answer"),
+        pytest.param(Event(id="1", source="/x", type="com.example.other"), set(), id="unknown"),
+    ],
+)
+def test_an_event_wakes_who_is_concerned_and_no_one_else(event: Event, woken: set[str]) -> None:
+    assert {each.name for each in read_triggers(triggers(FUNCTIONS.values())) if each.matches(event)} == woken
 
 
 def _leaves(value: object) -> list[object]:

@@ -21,6 +21,7 @@ from tests.support import (
     CLUSTERS,
     CRDS,
     SECRETS,
+    Moving,
     apply,
     conditions,
     crd_manifest,
@@ -370,3 +371,27 @@ async def test_others_write_before_every_write_of_ours(world: World, hub: Contro
 
     target.faults.append(Fault("/apis", touch, times=3))
     assert (await judged(world, hub.api))[1] == "MissingRequirements"
+
+
+async def test_a_dead_target_is_asked_at_growing_intervals_by_ticks_alone(hub: ControlPlane, target: Faulty) -> None:
+    time = Moving()
+    world = await open_world(hub.kubeconfig, time.clock, patience=0.2)
+    put_cluster(hub.api)
+    target.faults.append(hang())
+    looked = []
+    for minute in range(20):
+        target.asked.clear()
+        await review(world, "gpu-1", Ask(tick=True))
+        if target.asked:
+            looked.append(minute)
+        await time.sleep(60)
+    assert looked == [0, 1, 3, 7, 12, 17]
+    target.asked.clear()
+    await review(world, "gpu-1", Ask())
+    assert target.asked, "an event is always a reason to look"
+    target.faults.clear()
+    await review(world, "gpu-1", Ask())
+    target.asked.clear()
+    await review(world, "gpu-1", Ask(tick=True))
+    assert target.asked, "a target that answered again is asked at each tick"
+    await world.close()

@@ -16,10 +16,17 @@ from functions.access.errors import KubeconfigInvalid, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from functions.access.kubeconfig import Connection
 
 SECRETS: Final = "/api/v1/namespaces/modelplane-system/secrets"
+
+RESTS: Final = (0.0, 90.0, 210.0, 270.0)
+"""Seconds that an unreachable target is left in peace after one, two, three, and more failures in a row.
+
+With a tick each minute that is each tick, every second, and then every fifth: never more than five minutes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,8 @@ class _Entry:
     version: SecretVersion | None = None
     digest: bytes = b""
     target: Target | None = None
+    failures: int = 0
+    failed_at: datetime | None = None
 
 
 class Targets:
@@ -100,6 +109,24 @@ class Targets:
             before = entry.digest
             await self._read(entry, reference)
             return entry.target if entry.digest != before else None
+
+    def answered(self, cluster: str) -> None:
+        """Notes that a target could be asked."""
+        entry = self._entries.setdefault(cluster, _Entry())
+        entry.failures, entry.failed_at = 0, None
+
+    def failed(self, cluster: str, now: datetime) -> None:
+        """Notes that a target could not be reached, once more."""
+        entry = self._entries.setdefault(cluster, _Entry())
+        entry.failures, entry.failed_at = entry.failures + 1, now
+
+    def is_resting(self, cluster: str, now: datetime) -> bool:
+        """Whether a target failed so often and so lately that a tick is no reason to spend another time limit on it."""
+        entry = self._entries.get(cluster)
+        if entry is None or entry.failed_at is None:
+            return False
+        rest = RESTS[min(entry.failures, len(RESTS)) - 1]
+        return (now - entry.failed_at).total_seconds() < rest
 
     async def forget(self, cluster: str) -> None:
         """Closes the client of a cluster that is gone."""

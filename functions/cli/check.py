@@ -38,7 +38,7 @@ LONGEST_POLL: Final = 10.0
 """Seconds between two looks at a cluster that does not answer."""
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_PART: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)")
 _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
 
 EPILOG: Final = """\

@@ -92,7 +92,7 @@ def make_server(host: Host, gate: Gate | None = None, *, body_seconds: float = B
         receivers["/"] = next(iter(receivers.values()))
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        path = request.path
+        path = request.rel_url.raw_path
         if request.method == "POST":
             receive = receivers.get(path)
             return _refusal("unknown", host.unknown(path.lstrip("/"))) if receive is None else await receive(request)
@@ -172,8 +172,10 @@ def _unreadable(error: Exception, seconds: float) -> Answer:
 
 def _reply_limit(headers: Mapping[str, str]) -> int:
     """One event where the sender says that it publishes replies, as a Broker does; else none."""
-    preferences = headers.get("Prefer", "")
-    return int("reply" in {preference.strip().lower() for preference in preferences.split(",")}) if preferences else 0
+    preferences = headers.get("Prefer")
+    if preferences is None or preferences == "reply":  # as all but all senders have it
+        return int(preferences is not None)
+    return int("reply" in {preference.strip().lower() for preference in preferences.split(",")})
 
 
 def _refusal(function: str, answer: Answer) -> web.Response:

@@ -67,12 +67,12 @@ def emit(logger: logging.Logger, level: int, message: str, fields: dict[str, Any
     if _lines is None:
         logger.log(level, message, extra=fields)
         return
-    line = {"time": datetime.now(UTC), "level": _LEVELS[level], "message": message}
+    line = {"time": datetime.now(UTC), "level": _LEVELS[level], "message": message, **fields}
     texts = [value for value in fields.values() if type(value) is str]
     if (
         "".join(texts).isprintable() and max(map(len, texts), default=0) <= LIMIT
     ):  # nearly always, and one look is cheaper than one at each value
-        written = orjson.dumps(line | fields, option=_OPTIONS)
+        written = orjson.dumps(line, option=_OPTIONS)
     else:
         written = _line(line, fields)
     if not _waiting:  # what is logged in one turn of the loop goes out in one system call

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Counter
 
 from events import types
 from events.codec import read
 from functions.access.targets import SecretVersion
 from functions.catalog import of_stack
+from functions.conditions import REQUIREMENTS_MET
 from functions.function import Function, Poison, Wake
 from functions.probes.probe import EMITS
 from functions.results import cluster_of, requirement_judged, requirements_judged
@@ -19,7 +22,11 @@ if TYPE_CHECKING:
     from events.event import Event
     from functions.world import World
 
-SOURCE = "/modelplane/serving-stack/probes/sweep"
+SOURCE: Final = "/modelplane/serving-stack/probes/sweep"
+UNANNOUNCED: Final = Counter(
+    "serving_stack_unannounced_changes",
+    "Components that a tick found changed although no event had told of it; grows where events get lost.",
+)
 
 
 async def sweep(event: Event, world: World) -> Sequence[Event]:
@@ -27,13 +34,17 @@ async def sweep(event: Event, world: World) -> Sequence[Event]:
     cluster = cluster_of(event)
     if cluster is None:
         raise Poison("a check was requested without saying of which cluster: extension cluster is missing")
-    kubeconfig = read(event, types.CheckRequested).kubeconfig
+    requested = read(event, types.CheckRequested)
+    kubeconfig = requested.kubeconfig
     seen = SecretVersion(kubeconfig.uid, kubeconfig.resource_version) if kubeconfig is not None else None
-    reviewed = await review(world, cluster, Ask(seen=seen))
+    tick = requested.reason == types.TICK
+    reviewed = await review(world, cluster, Ask(seen=seen, tick=tick))
     if reviewed is None or reviewed.cluster.stack is None:
         return ()
     now = world.clock.now()
     changed = {each.type for each in reviewed.changed}
+    if tick:
+        UNANNOUNCED.inc(len(changed & reviewed.before.keys() - {REQUIREMENTS_MET}))
     said = [
         requirement_judged(SOURCE, reviewed, component, now)
         for component in of_stack(reviewed.cluster.stack)

@@ -446,7 +446,7 @@ def test_durations(text: str, seconds: float) -> None:
     assert Duration().convert(text, None, None) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "10", "-5s", "s", "5 s", "5d", "m5"])
+@pytest.mark.parametrize("text", ["", "10", "-5s", "s", "5 s", "5d", "m5", "1000000000h"])
 def test_no_durations(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no duration"):
         Duration().convert(text, None, None)

@@ -12,7 +12,7 @@ from events import types
 from events.event import JSON, Event
 from functions.catalog import COMPONENTS, Component, CustomResource, DeviceClass, component
 from functions.function import Poison
-from functions.probes.sweep import sweep
+from functions.probes.sweep import UNANNOUNCED, sweep
 from functions.registry import FUNCTIONS
 from tests.faults import Faulty, faulty
 from tests.support import (
@@ -136,6 +136,20 @@ async def test_the_sweep_says_only_what_changed(world: World, api: Api) -> None:
     assert await sweep(check(), world) == []
     provide(api, GPU)
     assert outcomes(await sweep(check(), world)) == {"gpu-1/nvidia-dra-driver-gpu": "requirement.met"}
+
+
+async def test_what_only_a_tick_found_is_counted(world: World, api: Api) -> None:
+    async def counted(reason: str) -> float:
+        before = UNANNOUNCED._value.get()
+        await sweep(check(reason=reason), world)
+        return UNANNOUNCED._value.get() - before
+
+    assert await counted("Tick") == 0, "a first judgement is no change"
+    provide(api, GPU)
+    assert await counted("Tick") == 1
+    withdraw(api, GPU)
+    assert await counted("KubeconfigChanged") == 0
+    assert await counted("Tick") == 0
 
 
 async def test_an_unchanged_cluster_costs_two_requests_to_its_target(world: World, api: Api, target: Faulty) -> None:

@@ -66,7 +66,7 @@ async def serving(api: ScriptedApi) -> AsyncIterator[Client]:
     """A client of the scripted server that repeats nothing by itself."""
     app = web.Application()
     app.router.add_get("/{path:.*}", api.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     client = Client(Connection(context="fake", server=f"http://127.0.0.1:{runner.addresses[0][1]}"), budget=0)
