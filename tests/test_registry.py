@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from typing import TYPE_CHECKING
-
 import pytest
 import yaml
 
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
     from functions.catalog import Requirement
     from functions.function import Function
 
-if TYPE_CHECKING:
-    
+
 def _change(kind: str, name: str, **extensions: str) -> Event:
     extensions |= {"kind": kind, "name": name}
     return Event(id="1", source="https://target", type=types.OBJECT_UPDATED, extensions=extensions)

@@ -159,10 +159,10 @@ async def read_head(reader: asyncio.StreamReader) -> str:
     return head
 
 
-async def forever(_request: web.BaseRequest) -> web.StreamResponse:
-    """A handler that never answers."""
+async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    """A raw handler that never says anything."""
+    await reader.read()
     await asyncio.Event().wait()
-    raise AssertionError
 
 
 def answering(*answers: web.Response | dict[str, Any]) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
