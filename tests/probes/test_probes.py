@@ -142,7 +142,8 @@ async def test_what_only_a_tick_found_is_counted(world: World, api: Api) -> None
     async def counted(reason: str) -> float:
         before = UNANNOUNCED._value.get()
         await sweep(check(reason=reason), world)
-        return UNANNOUNCED._value.get() - before
+        grown: float = UNANNOUNCED._value.get() - before
+        return grown
 
     assert await counted("Tick") == 0, "a first judgement is no change"
     provide(api, GPU)
