@@ -83,9 +83,9 @@ def _connect_trouble(error: OSError) -> str:
         return _certificate_trouble(cause)
     tls = _ssl_error(cause)
     if tls is not None:
-        alert = "refused the TLS handshake or our client certificate"
+        alert = "refused the TLS handshake"
         return alert if "ALERT" in tls else "does not speak TLS there (are scheme and port right?)"
-    number = cause.errno or 0
+    number = cause.errno or (errno.ECONNRESET if isinstance(cause, ConnectionResetError) else 0)
     return _BY_ERRNO.get(number, f"cannot be connected to ({errno.errorcode.get(number, 'no address works')})")
 
 

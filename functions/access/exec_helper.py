@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from functions.access.connection import ExecHelper
 
 _OUTPUT_LIMIT: Final = 1 << 20
+_END_WITHIN: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,13 @@ async def _end(process: asyncio.subprocess.Process, *, group: bool) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         elif process.returncode is None:
             process.kill()
-    await process.wait()
+    # asyncio reports the end once the output is read up; whoever left the group may hold that open for ever.
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_END_WITHIN):
+            while await process.stdout.read(65536):
+                pass
+            await process.wait()
 
 
 def _credential(helper: ExecHelper, output: bytes) -> Given:

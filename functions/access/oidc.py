@@ -53,8 +53,8 @@ async def id_token(login: Oidc, *, now: float, timeout: float) -> tuple[str, flo
 
 async def _refresh(login: Oidc, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109 - as above
     openid = lean_import("kubernetes_asyncio.config.openid")
-    # It passes the context on in aiohttp's older way.
-    warnings.filterwarnings("ignore", "ssl_context is deprecated", DeprecationWarning, r"kubernetes_asyncio\.")
+    # It uses aiohttp in older ways; that is not for our users to mend.
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"kubernetes_asyncio\.")
     # Given no context, the library would not verify the issuer at all.
     trust = tls.trust(login.ca)
     requestor = openid.OpenIDRequestor(login.client_id, login.client_secret, login.issuer_url, trust)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import click
@@ -69,6 +70,7 @@ def serve(
     POST /<function> takes a CloudEvent; /health/liveness, /health/readiness and /metrics are there for the cluster.
     Events that do not fit into an answer go to K_SINK (with K_CE_OVERRIDES and K_CA_CERTS as a SinkBinding sets them).
     """
+    gc.disable()  # what start-up makes is no garbage: looking for some would take a tenth of the time until it is ready
     import uvloop  # noqa: PLC0415 - `serve --help` needs none of this
 
     from functions.access.errors import KubeconfigInvalid  # noqa: PLC0415
@@ -128,6 +130,8 @@ async def _serve(
     from functions.world import World  # noqa: PLC0415
 
     world = await World.open(kubeconfig)
+    gc.freeze()  # it lives as long as the process, so the collector need not look at it ever again
+    gc.enable()
     try:
         await run.serve(Host(functions, world, publisher), port=port, listen=listen, concurrency=concurrency)
     finally:

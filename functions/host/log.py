@@ -43,6 +43,7 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
         stream: Where to; stderr by default.
     """
     global _lines  # noqa: PLW0603 - as the logging that it is part of, it is the process's
+    _flush()
     stream = sys.stderr if stream is None else stream
     terminal = stream.isatty()
     _lines = None if terminal else getattr(stream, "buffer", None)
@@ -69,9 +70,8 @@ def emit(logger: logging.Logger, level: int, message: str, fields: dict[str, Any
         return
     line = {"time": datetime.now(UTC), "level": _LEVELS[level], "message": message, **fields}
     texts = [value for value in fields.values() if type(value) is str]
-    if (
-        "".join(texts).isprintable() and max(map(len, texts), default=0) <= LIMIT
-    ):  # nearly always, and one look is cheaper than one at each value
+    # Nearly always so, and one look at all values is cheaper than one at each.
+    if "".join(texts).isprintable() and max(map(len, texts), default=0) <= LIMIT:
         written = orjson.dumps(line, option=_OPTIONS)
     else:
         written = _line(line, fields)

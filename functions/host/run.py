@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 from typing import TYPE_CHECKING, Final
@@ -41,7 +40,6 @@ async def serve(host: Host, *, port: int, listen: str | None = None, concurrency
     runner = web.ServerRunner(make_server(host, gate), shutdown_timeout=LINGER_SECONDS)
     await runner.setup()
     try:
-        gc.freeze()  # what start-up made lives as long as the process: the collector need not look at it again and again
         await web.TCPSite(runner, listen, port).start()
         addresses = sorted(f"{address[0]}:{address[1]}" for address in runner.addresses)
         _log.info("listening", extra={"addresses": addresses, "functions": list(host.functions)})

@@ -146,11 +146,21 @@ class Reflector:
         self._served = True
         self._failures = 0
         self._woken = asyncio.Event()
+        self._moved = False
+        self._watchdog: asyncio.Timeout | None = None  # while a line is waited for
 
-    def wake(self) -> None:
-        """Ends the pause after a failure, for whoever knows that the next try may succeed."""
+    def wake(self, client: Client | None = None) -> None:
+        """Ends the pause after a failure, for whoever knows that the next try may succeed.
+
+        Args:
+            client: What `connect` gives now; ends a watch that goes on with another one. None where it did not change.
+        """
         self._failures = 0
         self._woken.set()
+        if client is not None and self._client is not None and client is not self._client:
+            self._moved = True
+            if self._watchdog is not None:
+                self._watchdog.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> NoReturn:
         """Lists and watches for ever."""
@@ -168,6 +178,7 @@ class Reflector:
     async def _attempt(self) -> None:
         """One watch, after a list where one is needed; counts as a failure unless the watch shows a sign of life."""
         self._failures += 1
+        self._moved = False
         client = await self._connect()
         try:
             if client is not self._client or not self._resource_version:
@@ -224,11 +235,21 @@ class Reflector:
             self._failures = 0
 
     async def _next(self, stream: AsyncGenerator[dict[str, Any], None], client: Client) -> dict[str, Any] | None:
-        """What the server says next; None once it has ended the watch."""
+        """What the server says next; None once it has ended the watch, or another server is to be watched."""
+        if self._moved:
+            return None
         try:
-            async with asyncio.timeout(self._silence):
+            async with asyncio.timeout(self._silence) as self._watchdog:
                 return await anext(stream, None)
         except TimeoutError:
+            self._excuse(client)
+            return None
+        finally:
+            self._watchdog = None
+
+    def _excuse(self, client: Client) -> None:
+        """A wait that ended without a line is trouble unless it was ended on purpose."""
+        if not self._moved:
             raise Unreachable(f"{client.server} was silent on a watch for {self._silence:g} s") from None
 
     async def _take(self, event: dict[str, Any], client: Client) -> None:

@@ -99,10 +99,11 @@ class TargetWatch:
         there.
         """
         self.found = found
+        client = None
         with suppress(AccessError):  # the watches meet it as well, and say so
-            await self._connect()
-        self._definitions.reflector.wake()
-        self._device_classes.reflector.wake()
+            client = await self._connect()
+        self._definitions.reflector.wake(client)
+        self._device_classes.reflector.wake(client)
 
     def check(self, *observed: str) -> Event:
         """The request to look at this cluster, because nothing is known of what happened before the watch."""

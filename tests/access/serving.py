@@ -122,6 +122,7 @@ async def serve(
 @contextlib.asynccontextmanager
 async def serve_raw(
     handler: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """A TCP server, for what an HTTP library would not do; gives its port."""
     tasks: set[asyncio.Task[None]] = set()
@@ -138,7 +139,7 @@ async def serve_raw(
             tasks.discard(task)
             writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

@@ -34,13 +34,15 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("latest.json"), help="the JSON file")
     options = parser.parse_args(arguments)
     figures: list[Figure] = []
-    for topic in options.only or TOPICS:
-        begun = time.monotonic()
-        say(f"{topic} ...")
-        figures += uvloop.run(_measured(topic))
-        say(f"{topic}: {time.monotonic() - begun:.0f} s")
-    print_table(figures, sys.stdout)
-    write_json(figures, options.output)
+    try:
+        for topic in options.only or TOPICS:
+            begun = time.monotonic()
+            say(f"{topic} ...")
+            figures += uvloop.run(_measured(topic))
+            say(f"{topic}: {time.monotonic() - begun:.0f} s")
+    finally:  # what was measured before a failure is worth showing
+        print_table(figures, sys.stdout)
+        write_json(figures, options.output)
 
 
 async def _measured(topic: str) -> list[Figure]:

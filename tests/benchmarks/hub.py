@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+import orjson
+
+from events import types
+from events.event import JSON, Event
 from functions.access import kubeconfig
 from functions.access.client import Client
 from functions.catalog import Stack, of_stack
@@ -47,3 +52,27 @@ def client_of(control_plane: ControlPlane) -> Client:
 def server_pid(control_plane: ControlPlane) -> int:
     """The process id of its API server."""
     return control_plane._servers["kube-apiserver"].pid
+
+
+def check_requested(cluster: str) -> Event:
+    """The request to look at a whole cluster."""
+    return _about(cluster, types.CHECK_REQUESTED, b'{"reason":"Tick"}', {})
+
+
+def crd_changed(cluster: str, name: str) -> Event:
+    """A CRD of a cluster changed."""
+    kind = {"apiversion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "name": name}
+    data = orjson.dumps({"apiVersion": kind["apiversion"], "kind": kind["kind"], "name": name})
+    return _about(cluster, types.OBJECT_UPDATED, data, kind)
+
+
+def _about(cluster: str, type_: str, data: bytes, extensions: dict[str, str]) -> Event:
+    return Event(
+        id=str(uuid.uuid4()),
+        source="/benchmark",
+        type=type_,
+        subject=cluster,
+        datacontenttype=JSON,
+        data=data,
+        extensions={"cluster": cluster, **extensions},
+    )

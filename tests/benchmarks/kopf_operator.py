@@ -18,30 +18,31 @@ import kopf
 
 _CRD: Final = os.environ["BENCH_CRD"]
 _VERSION: Final = os.environ["BENCH_VERSION"]
+_CONFIG: Final = json.loads(Path(os.environ["KUBECONFIG"]).read_bytes())
 _PATH: Final = f"/apis/modelplane.ai/v1alpha1/inferenceclusters/{os.environ['BENCH_CLUSTER']}/status"
+_REASONS: Final = {"True": "RequirementsMet", "False": "MissingRequirements", "Unknown": "Checking"}
 
 
 class _Peer:
     """What the operator keeps between events."""
 
     session: aiohttp.ClientSession
-    written: bool | None = None
+    written: str = ""
 
 
 @kopf.on.startup()
 async def connect(**_: Any) -> None:
     """Opens the session that conditions are written with, and writes the first one."""
-    config = json.loads(Path(os.environ["KUBECONFIG"]).read_bytes())
-    cluster = config["clusters"][0]["cluster"]
+    cluster = _CONFIG["clusters"][0]["cluster"]
     authority = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
     headers = {
-        "Authorization": f"Bearer {config['users'][0]['user']['token']}",
+        "Authorization": f"Bearer {_CONFIG['users'][0]['user']['token']}",
         "Content-Type": "application/merge-patch+json",
     }
     connector = aiohttp.TCPConnector(ssl=authority)
     timeout = aiohttp.ClientTimeout(total=5)
     _Peer.session = aiohttp.ClientSession(cluster["server"], connector=connector, headers=headers, timeout=timeout)
-    await _write(met=False)
+    await _write("Unknown")
 
 
 @kopf.on.cleanup()
@@ -54,7 +55,7 @@ async def disconnect(**_: Any) -> None:
 async def judge(name: str, body: kopf.Body, **_: Any) -> None:
     """Judges the CRD by the object of the event."""
     if name == _CRD:
-        await _write(met=_met(body))
+        await _write("True" if _met(body) else "False")
 
 
 def _met(crd: kopf.Body) -> bool:
@@ -66,16 +67,16 @@ def _met(crd: kopf.Body) -> bool:
     )
 
 
-async def _write(*, met: bool) -> None:
-    if met is _Peer.written:
+async def _write(status: str) -> None:
+    if status == _Peer.written:
         return
     condition = {
         "type": "RequirementsMet",
-        "status": str(met),
-        "reason": "RequirementsMet" if met else "MissingRequirements",
-        "message": "" if met else f"{_CRD} is missing",
+        "status": status,
+        "reason": _REASONS[status],
+        "message": f"{_CRD} is missing" if status == "False" else "",
         "lastTransitionTime": "2026-12-01T04:00:00Z",
     }
     async with _Peer.session.patch(_PATH, json={"status": {"conditions": [condition]}}) as response:
         response.raise_for_status()
-    _Peer.written = met
+    _Peer.written = status

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -89,6 +89,33 @@ def ratio_at_most(most: float) -> Goal:
 def ratio_at_least(least: float) -> Goal:
     """The value is not less than so many times the limit."""
     return Goal(f">= {least:g} x limit", lambda value, limit: value >= least * limit)
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Times one piece of work again and again, each time in a `with`.
+
+    Attributes:
+        wall: Milliseconds that passed, each time.
+        cpu: Milliseconds of CPU of this process, each time.
+    """
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    _began: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def mean_cpu(self) -> float:
+        """Mean, in which also the garbage collector has its share."""
+        return mean(self.cpu)
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter(), time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        wall, cpu = self._began
+        self.cpu.append((time.process_time() - cpu) * 1000)
+        self.wall.append((time.perf_counter() - wall) * 1000)
 
 
 def p50(samples: Sequence[float]) -> float:

@@ -24,7 +24,6 @@ BIN: Final = Path(sys.executable).parent
 SERVING_STACK: Final = str(BIN / "serving-stack")
 
 _QUIET_WINDOW: Final = 0.06
-_QUIET_CPU: Final = 0.002
 _QUIET_WITHIN: Final = 4.0
 _READY_POLL: Final = 0.002
 _READY_WITHIN: Final = 20.0
@@ -80,16 +79,18 @@ def running(command: Sequence[str], log: Path, *, env: Mapping[str, str] | None 
         group.kill()
 
 
-async def quiet(*pids: int) -> None:
-    """Returns once these processes have nothing left to do, or after four seconds."""
+async def quiet(pid: int, cpu: float) -> None:
+    """Returns once a process has nothing left to do, or after four seconds.
+
+    Args:
+        pid: Its id.
+        cpu: Seconds of CPU within 60 ms that still pass for nothing.
+    """
     deadline = time.monotonic() + _QUIET_WITHIN
-    before = [cpu_seconds(pid) for pid in pids]
-    while time.monotonic() < deadline:
+    now, before = cpu_seconds(pid), float("-inf")
+    while now - before > cpu and time.monotonic() < deadline:
         await asyncio.sleep(_QUIET_WINDOW)
-        now = [cpu_seconds(pid) for pid in pids]
-        if all(late - early < _QUIET_CPU for early, late in zip(before, now, strict=True)):
-            return
-        before = now
+        now, before = cpu_seconds(pid), now
 
 
 def free_port() -> int:

@@ -1,15 +1,15 @@
 """CRD created or deleted → RequirementsMet written, and what that costs: `dev`, a plain kopf operator, and the limit.
 
 The limit is when discovery serves the CRD with the verb `create`, or has lost that verb, as tight polling sees it.
-Polling and each process have rounds of their own, in turns; who has no turn is held still, so that nobody disturbs.
+Polling and `dev` take turns, and `dev` is held still while it is not its turn, so that nobody disturbs. The operator
+has blocks of rounds between, started anew for each: held still, it would have to catch up with megabytes of events.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
@@ -25,14 +25,18 @@ from tests.benchmarks.processes import BIN, SERVING_STACK, quiet, running
 from tests.support import CLUSTERS, CRDS, gone, put_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from functions.access.client import Client
     from functions.local.instance import ControlPlane
     from tests.benchmarks.processes import Running
 
-_ROUNDS: Final = 4
-_PEER_EVERY: Final = 3
+_BLOCKS: Final = 3
+_ROUNDS: Final = 10
+"""Of each block."""
+_PEER_ROUNDS: Final = 4
+_SECONDS: Final = {"10 KB": 70.0, "600 KB": 165.0}
+"""After which no further round begins; on a calm machine, half of it is needed."""
 _PEER: Final = "peer"
 _POLL: Final = 0.001
 _ROUND_WITHIN: Final = 20.0
@@ -95,13 +99,30 @@ class Turns:
                 return moment
 
 
+@asynccontextmanager
+async def watched(client: Client, cluster: str) -> AsyncIterator[Turns]:
+    """Watches one cluster as long as the context is entered."""
+    turns = Turns(client, cluster)
+    watch = asyncio.ensure_future(turns.run())
+    try:
+        yield turns
+    finally:
+        watch.cancel()
+        await asyncio.wait((watch,))
+
+
 class Course:
-    """Rounds of one CRD on one hub."""
+    """Rounds of one CRD on one hub.
+
+    Attributes:
+        client: Of the hub.
+        requirement: Says which CRD it is.
+    """
 
     def __init__(self, hub: ControlPlane, client: Client, manifest: Mapping[str, Any], requirement: CustomResource):
-        self._client = client
+        self.client = client
         self._manifest = manifest
-        self._requirement = requirement
+        self.requirement = requirement
         self._discovery = DiscoveryReader(client)
         self._server = server_pid(hub)
 
@@ -132,7 +153,7 @@ class Course:
             took, cost = await self._timed(subject, self._delete, unmet)
             subject.deleted.append(took)
             subject.delete_cpu.append(cost)
-            await gone(self._client, CRDS, self._requirement.name)
+            await gone(self.client, CRDS, self.requirement.name)
             await self._quiet(subject)
             if subject.process is not None:
                 subject.process.check()
@@ -150,13 +171,13 @@ class Course:
         return moment - begun, subject.cpu - cpu
 
     async def _create(self) -> None:
-        await self._client.create(CRDS, self._manifest)
+        await self.client.create(CRDS, self._manifest)
 
     async def _delete(self) -> None:
-        await self._client.delete(f"{CRDS}/{self._requirement.name}")
+        await self.client.delete(f"{CRDS}/{self.requirement.name}")
 
     async def _polled(self, *, served: bool) -> float:
-        wanted = self._requirement
+        wanted = self.requirement
         while True:
             discovery = await self._discovery.read({wanted.group})
             if discovery.serves(wanted.group, wanted.version, wanted.plural) is served:
@@ -166,12 +187,13 @@ class Course:
     async def _touch(self) -> None:
         """A CRD that is deleted before anybody asked for its instances can stay Terminating for minutes."""
         await self._polled(served=True)
-        wanted = self._requirement
-        await self._client.list_metadata(f"/apis/{wanted.group}/{wanted.version}/{wanted.plural}")
+        wanted = self.requirement
+        await self.client.list_metadata(f"/apis/{wanted.group}/{wanted.version}/{wanted.plural}")
 
     async def _quiet(self, subject: Subject) -> None:
-        await quiet(*(() if subject.process is None else (subject.process.pid,)))
-        await quiet(self._server)
+        if subject.process is not None:
+            await quiet(subject.process.pid, 0.002)
+        await quiet(self._server, 0.01)
 
 
 async def run() -> list[Figure]:
@@ -179,7 +201,7 @@ async def run() -> list[Figure]:
     figures = []
     dev_cpu: dict[str, list[Subject]] = {}
     for size, component in _COMPONENTS.items():
-        limit, dev, peer = dev_cpu[size] = await _measured(component)
+        limit, dev, peer = dev_cpu[size] = await _measured(size, component)
         figures += _latencies(size, "created", limit.created, dev.created, peer.created)
         figures += _latencies(size, "deleted", limit.deleted, dev.deleted, peer.deleted)
     small, large = dev_cpu.values()
@@ -188,49 +210,47 @@ async def run() -> list[Figure]:
     return figures
 
 
-async def _measured(component: str) -> list[Subject]:
+async def _measured(size: str, component: str) -> list[Subject]:
     """The limit, ours and the peer after all rounds of one component's CRD."""
     manifest = next(iter(await asyncio.to_thread(substrate.manifests, component)))
     requirement = next(each for each in REQUIREMENTS if each.name == manifest["metadata"]["name"])
     assert isinstance(requirement, CustomResource)
-    with ExitStack() as stack:
+    limit, dev, peer = Subject(), Subject(), Subject()
+    async with AsyncExitStack() as stack:
         hub = stack.enter_context(started_hub(without=frozenset({requirement.name})))
         put_cluster(hub.api, _PEER, components="Managed")
-        client = client_of(hub)
         logs = Path(stack.enter_context(TemporaryDirectory()))
-        dev = running([SERVING_STACK, "dev", "--kubeconfig", str(hub.kubeconfig), "--tick", "3600"], logs / "dev")
-        env = {
-            "KUBECONFIG": str(hub.kubeconfig),
-            "BENCH_CRD": requirement.name,
-            "BENCH_VERSION": requirement.version,
-            "BENCH_CLUSTER": _PEER,
-        }
-        kopf = [str(BIN / "kopf"), "run", "--standalone", "--all-namespaces", "--quiet"]
-        operator = str(Path(__file__).with_name("kopf_operator.py"))
+        client = client_of(hub)
+        stack.push_async_callback(client.close)
         course = Course(hub, client, manifest, requirement)
-        ours, peers = Turns(client, CLUSTER), Turns(client, _PEER)
-        watches = [asyncio.ensure_future(each.run()) for each in (ours, peers)]
-        try:
-            async with asyncio.timeout(_ROUND_WITHIN):
-                subjects = [
-                    Subject(),
-                    Subject(stack.enter_context(dev)),
-                    Subject(stack.enter_context(running([*kopf, operator], logs / "kopf", env=env))),
-                ]
-                await ours.to("False")
-                await peers.to("False")
-            for number in range(_ROUNDS):
-                await course.round(subjects[0], None)
-                await course.round(subjects[1], ours)
-                if number % _PEER_EVERY == 0:
-                    await course.round(subjects[2], peers)
-        finally:
-            for each in watches:
-                each.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*watches)
-            await client.close()
-    return subjects
+        turns = await stack.enter_async_context(watched(client, CLUSTER))
+        command = [SERVING_STACK, "dev", "--kubeconfig", str(hub.kubeconfig), "--tick", "3600"]
+        dev.process = stack.enter_context(running(command, logs / "dev"))
+        await turns.to("False")
+        deadline = time.monotonic() + _SECONDS[size]
+        for _ in range(_BLOCKS):
+            for _ in range(_ROUNDS):
+                if time.monotonic() < deadline:
+                    await course.round(limit, None)
+                    await course.round(dev, turns)
+            if time.monotonic() < deadline:
+                await _peer_rounds(peer, course, hub, logs / "kopf")
+    return [limit, dev, peer]
+
+
+async def _peer_rounds(peer: Subject, course: Course, hub: ControlPlane, log: Path) -> None:
+    env = {
+        "KUBECONFIG": str(hub.kubeconfig),
+        "BENCH_CRD": course.requirement.name,
+        "BENCH_VERSION": course.requirement.version,
+        "BENCH_CLUSTER": _PEER,
+    }
+    command = [str(BIN / "kopf"), "run", "--standalone", "--all-namespaces", "--quiet"]
+    async with watched(course.client, _PEER) as turns:
+        with running([*command, str(Path(__file__).with_name("kopf_operator.py"))], log, env=env) as peer.process:
+            await turns.to("Unknown")
+            for _ in range(_PEER_ROUNDS):
+                await course.round(peer, turns)
 
 
 def _latencies(size: str, what: str, limit: list[float], ours: list[float], peer: list[float]) -> list[Figure]:

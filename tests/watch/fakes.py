@@ -106,31 +106,59 @@ class Collected:
                 pass
             return event
 
+    async def all(self, *wanted: Callable[[Event], bool]) -> None:
+        """Returns once each of these was met by some event, in whatever order."""
+        left = list(wanted)
+        async with asyncio.timeout(WITHIN):
+            while left:
+                event = await self.events.get()
+                left = [each for each in left if not each(event)]
+
+    async def until(self, wanted: Callable[[Event], bool]) -> list[Event]:
+        """The events before the next one that is as wanted."""
+        passed: list[Event] = []
+        async with asyncio.timeout(WITHIN):
+            while not wanted(event := await self.events.get()):
+                passed.append(event)
+            return passed
+
 
 class Gate:
     """A TCP port that leads to a server, and can be shut; what was open then is cut."""
 
     def __init__(self, port: int) -> None:
         self._to = port
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
+        self._shut = asyncio.Event()
+        self._passing: set[asyncio.Task[Any]] = set()
         self.port = 0
 
     async def open(self) -> None:
+        self._shut.clear()
         self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def shut(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for each in tuple(self._open):
-            each.transport.abort()
+        self._server.close()
+        self._shut.set()
+        if self._passing:
+            await asyncio.wait(self._passing)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._passing.add(task)
+        task.add_done_callback(self._passing.discard)
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
-        self._open |= {writer, far_writer}
-        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
-        self._open -= {writer, far_writer}
+        ends = {
+            asyncio.ensure_future(_copy(reader, far_writer)),
+            asyncio.ensure_future(_copy(far_reader, writer)),
+            asyncio.ensure_future(self._shut.wait()),
+        }
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        for each in (writer, far_writer):
+            each.transport.abort()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -138,9 +166,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
-    writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()
 
 
 @asynccontextmanager
