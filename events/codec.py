@@ -38,6 +38,8 @@ _ANY_FORMAT: Final = "application/cloudevents"
 _CORE: Final = frozenset(
     {"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "data"}
 )
+_REQUIRED: Final = frozenset({"id", "source", "type"})
+_EXTENSION: Final = re.compile(r"[a-z0-9]+")
 _SAFE: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 _PLAIN: Final = re.compile(r"[!#$&-~]*")
 _NOT_TEXT: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -302,13 +304,26 @@ def _check_text(attributes: Mapping[str, str]) -> None:
 
 
 def _check(attributes: Mapping[str, str], time: datetime | None) -> None:
-    """Lets the library judge the attributes; a copy, because it writes into what it is given."""
+    """Lets the library judge the attributes, unless they are plainly valid, which it takes 27 us to find."""
+    if is_plainly_valid(attributes, time):
+        return
     judged: dict[str, Any] = {**attributes, "time": time} if time is not None else dict(attributes)
     try:
-        CloudEvent(judged)
+        CloudEvent(judged)  # a copy, because it writes into what it is given
     except CloudEventValidationError as error:
         name, problems = next(iter(error.errors.items()))
         raise Malformed(f"attribute {_shown(name)} is not valid: {_shown(str(problems[0]), 200)}") from None
+
+
+def is_plainly_valid(attributes: Mapping[str, str], time: datetime | None) -> bool:
+    """Whether the library would find nothing wrong with attributes; where this says no, it has the last word."""
+    if attributes.get("specversion") != "1.0" or not attributes.keys() >= _REQUIRED:
+        return False
+    if time is not None and time.tzinfo is None:
+        return False
+    return "data" not in attributes and all(
+        value if name in _CORE else _EXTENSION.fullmatch(name) for name, value in attributes.items()
+    )
 
 
 def _time(written: str) -> datetime:

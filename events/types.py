@@ -34,7 +34,10 @@ REQUIREMENTS_UNMET: Final = "ai.modelplane.requirements.unmet"
 class Data(BaseModel):
     """Base of every data model: camelCase on the wire, immutable, unknown fields ignored."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
+    # Built when first used: a process that starts for one event needs few of them.
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore", defer_build=True
+    )
 
 
 class ObjectReference(Data):

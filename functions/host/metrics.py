@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from events.types import MODELS
+from functions import counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +65,8 @@ class Counts:
             labels=("function",),
         )
         bounds = [*map(str, BUCKETS), "+Inf"]
-        for function, counts in self._buckets.items():
-            buckets = list(zip(bounds, accumulate(counts), strict=True))
+        for function, filled in self._buckets.items():
+            buckets = list(zip(bounds, accumulate(filled), strict=True))
             durations.add_metric((function,), buckets, self._seconds[function])
         yield durations
         for name, text, by_function in (
@@ -76,6 +77,8 @@ class Counts:
             for function, count in by_function.items():
                 family.add_metric((function,), count)
             yield family
+        for name, text in counts.HELP.items():
+            yield core.CounterMetricFamily(name, text, value=counts.COUNTS[name])
         yield core.GaugeMetricFamily(
             "serving_stack_events_in_flight", "Requests with an event that have no answer yet.", value=self.in_flight
         )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Counter
-
 from events import types
 from events.codec import read
 from functions.access.targets import SecretVersion
 from functions.catalog import of_stack
 from functions.conditions import REQUIREMENTS_MET
+from functions.counts import COUNTS, UNANNOUNCED
 from functions.function import Function, Poison, Wake
 from functions.probes.probe import EMITS
 from functions.results import cluster_of, requirement_judged, requirements_judged
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
     from functions.world import World
 
 SOURCE: Final = "/modelplane/serving-stack/probes/sweep"
-UNANNOUNCED: Final = Counter(
-    "serving_stack_unannounced_changes",
-    "Components that a tick found changed although no event had told of it; grows where events get lost.",
-)
 
 
 async def sweep(event: Event, world: World) -> Sequence[Event]:
@@ -44,7 +39,7 @@ async def sweep(event: Event, world: World) -> Sequence[Event]:
     now = world.clock.now()
     changed = {each.type for each in reviewed.changed}
     if tick:
-        UNANNOUNCED.inc(len(changed & reviewed.before.keys() - {REQUIREMENTS_MET}))
+        COUNTS[UNANNOUNCED] += len(changed & reviewed.before.keys() - {REQUIREMENTS_MET})
     said = [
         requirement_judged(SOURCE, reviewed, component, now)
         for component in of_stack(reviewed.cluster.stack)

@@ -11,13 +11,24 @@ import orjson
 import pytest
 from cloudevents.core.bindings import http
 from cloudevents.core.formats.json import JSONFormat
+from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 from pydantic import field_validator
 
 from events import codec
-from events.codec import MAX_SIZE, STRUCTURED, Malformed, TooLarge, decode, encode_binary, encode_structured, read
+from events.codec import (
+    MAX_SIZE,
+    STRUCTURED,
+    Malformed,
+    TooLarge,
+    decode,
+    encode_binary,
+    encode_structured,
+    is_plainly_valid,
+    read,
+)
 from events.event import Event
 from events.types import Data, ObjectReference, Provisioned
 
@@ -422,3 +433,17 @@ def test_the_parsers_error_is_not_chained_because_it_holds_the_body() -> None:
     with pytest.raises(Malformed) as refusal:
         decode({**MINIMAL, "content-type": "application/json"}, base64.b64encode(b"secret"))
     assert refusal.value.__context__ is None
+
+
+@given(
+    attributes=st.dictionaries(
+        st.sampled_from(["specversion", "id", "source", "type", "subject", "datacontenttype", "dataschema", "data"])
+        | st.text(st.characters(codec="ascii"), max_size=3),
+        st.sampled_from(["", "1.0", "x"]),
+    ),
+    time=st.none() | st.datetimes() | st.datetimes(timezones=st.just(UTC)),
+)
+def test_what_is_plainly_valid_is_valid_to_the_library(attributes: dict[str, str], time: datetime | None) -> None:
+    attributes = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", **attributes}
+    if is_plainly_valid(attributes, time):
+        CloudEvent({**attributes, **({} if time is None else {"time": time})})

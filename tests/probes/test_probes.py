@@ -11,8 +11,9 @@ import pytest
 from events import types
 from events.event import JSON, Event
 from functions.catalog import COMPONENTS, Component, CustomResource, DeviceClass, component
+from functions.counts import COUNTS, UNANNOUNCED
 from functions.function import Poison
-from functions.probes.sweep import UNANNOUNCED, sweep
+from functions.probes.sweep import sweep
 from functions.registry import FUNCTIONS
 from tests.faults import Faulty, faulty
 from tests.support import (
@@ -139,11 +140,10 @@ async def test_the_sweep_says_only_what_changed(world: World, api: Api) -> None:
 
 
 async def test_what_only_a_tick_found_is_counted(world: World, api: Api) -> None:
-    async def counted(reason: str) -> float:
-        before = UNANNOUNCED._value.get()
+    async def counted(reason: str) -> int:
+        before = COUNTS[UNANNOUNCED]
         await sweep(check(reason=reason), world)
-        grown: float = UNANNOUNCED._value.get() - before
-        return grown
+        return COUNTS[UNANNOUNCED] - before
 
     assert await counted("Tick") == 0, "a first judgement is no change"
     provide(api, GPU)
