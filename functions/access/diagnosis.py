@@ -127,7 +127,10 @@ def status_error(asked: str, code: int, status: Mapping[str, Any], retry_after: 
     causes = details.pop("causes", None)
     if retry_after is None and details.get("retryAfterSeconds"):
         retry_after = _seconds(str(details["retryAfterSeconds"]))
-    return _BY_STATUS.get(code, fallback)(
+    kind = _BY_STATUS.get(code, fallback)
+    if kind is errors.Forbidden and f'User "{errors.ANONYMOUS}"' in str(status.get("message")):
+        kind = errors.Unauthorized
+    return kind(
         asked,
         status=code,
         status_reason=str(status.get("reason") or ""),

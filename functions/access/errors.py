@@ -4,9 +4,10 @@ Everything that reaches a cluster raises these and nothing else:
 
     AccessError
     ├── KubeconfigInvalid    mend the kubeconfig
+    │   └── UnknownContext   name another context
     ├── Unreachable          mend the way to the server, or wait
     └── ApiError             the API server answered with an error status
-        ├── Unauthorized     401  renew the credential
+        ├── Unauthorized     401, or 403 to nobody in particular  renew the credential, or give one
         ├── Forbidden        403  grant the right, or see `denied_by`
         ├── NotFound         404  create the object, or install its API (`kind_known`)
         ├── Conflict         409  read again, or settle who owns a field (`field_managers`)
@@ -29,6 +30,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+ANONYMOUS: Final = "system:anonymous"
+_FORBIDDEN: Final = 403
 TEXT_LIMIT: Final = 300  # characters of what a server said
 
 DeniedBy = Literal["authorization", "terminating-namespace", "terminating-definition", "quota", "admission"]
@@ -74,6 +77,10 @@ class KubeconfigInvalid(AccessError):
     """The kubeconfig is missing, malformed, or asks for something that is refused by name."""
 
     reason = "KubeconfigInvalid"
+
+
+class UnknownContext(KubeconfigInvalid):
+    """The context that was asked for is not in the kubeconfig."""
 
 
 class Unreachable(AccessError):
@@ -122,11 +129,13 @@ class ApiError(AccessError):
 
 
 class Unauthorized(ApiError):
-    """401: the server knows no such credential."""
+    """401: the server knows no such credential. 403 where it saw none: no right is what is wanting."""
 
     reason = "Unauthorized"
 
     def _describe(self, asked: str) -> str:
+        if self.status == _FORBIDDEN:
+            return f"the kubeconfig carries no credential that the server accepted ({asked} as {ANONYMOUS})"
         return f"the server did not accept the credential, it is expired or wrong ({asked} was answered with 401)"
 
 
@@ -134,11 +143,6 @@ class Forbidden(ApiError):
     """403, which has several meanings: see `denied_by`."""
 
     reason = "Forbidden"
-
-    @property
-    def anonymous(self) -> bool:
-        """Whether the server saw no credential at all, so that no right is what is wanting."""
-        return self.user == "system:anonymous"
 
     @property
     def user(self) -> str | None:
@@ -160,8 +164,6 @@ class Forbidden(ApiError):
         return "admission"
 
     def _describe(self, asked: str) -> str:
-        if self.anonymous:
-            return f"the kubeconfig carries no credential that the server accepted ({asked} as system:anonymous)"
         match = _NO_RIGHT.search(self.text)
         if match is None:
             return super()._describe(asked)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
-from functions.access import document, tls
+from functions.access import document, proxy, tls
 from functions.access.connection import Connection, ExecHelper, Oidc
-from functions.access.errors import KubeconfigInvalid
+from functions.access.errors import KubeconfigInvalid, UnknownContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from functions.access.document import Document, Part
 
 __all__ = ["Connection", "from_files", "from_secret", "load_file"]
+
+SECRET_LIMIT: Final = 1 << 18
+"""The largest kubeconfig in a Secret, in bytes: reading one of many tiny entries takes seconds a megabyte."""
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -42,6 +46,8 @@ def from_secret(data: bytes) -> Connection:
     Raises:
         KubeconfigInvalid: It is malformed, or asks for more than inline data can give.
     """
+    if len(data) > SECRET_LIMIT:
+        raise KubeconfigInvalid(f"the kubeconfig is larger than {SECRET_LIMIT >> 10} KiB; keep one context in it")
     return _connection(document.parse(data), None, trusted=False)
 
 
@@ -64,12 +70,12 @@ def from_files(
         KubeconfigInvalid: None is found, one is malformed, or the context is not in them.
     """
     if paths is not None:
-        return _connection(document.merge([_read(path) for path in paths]), context, trusted=True)
+        return _own(document.merge([_read(path) for path in paths]), context, environ)
     listed = [Path(each) for each in environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     wanted = listed or [Path(environ.get("HOME") or Path.home(), ".kube", "config")]
     found = [_read(path) for path in dict.fromkeys(wanted) if path.exists()]
     if found:
-        return _connection(document.merge(found), context, trusted=True)
+        return _own(document.merge(found), context, environ)
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if context is None and host and port and (service_account / "token").exists():
         return _in_cluster(host, port, service_account)
@@ -108,6 +114,15 @@ def _in_cluster(host: str, port: str, service_account: Path) -> Connection:
     )
 
 
+def _own(whole: Document, context: str | None, environ: Mapping[str, str]) -> Connection:
+    """A connection out of a person's own kubeconfig, through the proxy that the environment asks for."""
+    connection = _connection(whole, context, trusted=True)
+    url = connection.proxy_url or proxy.from_environment(connection.server, environ)
+    if url is not None and _http_url(url) is None:
+        raise KubeconfigInvalid("the proxy that the environment names must be a URL such as http://host:3128")
+    return replace(connection, proxy_url=url)
+
+
 def _connection(whole: Document, wanted: str | None, *, trusted: bool) -> Connection:
     name = wanted or whole.current_context
     known = ", ".join(sorted(whole.contexts)) or "none"
@@ -115,7 +130,7 @@ def _connection(whole: Document, wanted: str | None, *, trusted: bool) -> Connec
         raise KubeconfigInvalid(f"the kubeconfig has no current-context; its contexts are: {known}")
     context = whole.contexts.get(name)
     if context is None:
-        raise KubeconfigInvalid(f'the kubeconfig has no context "{name}"; its contexts are: {known}')
+        raise UnknownContext(f'the kubeconfig has no context "{name}"; its contexts are: {known}')
     cluster = _named(context, "cluster", whole.clusters)
     if cluster is None:
         context.invalid("names no cluster")

@@ -78,7 +78,7 @@ class Transport:
         self._clock = clock
         self._http: aiohttp.ClientSession | None = None
         self._proof: _Proof | None = None
-        self._proving = asyncio.Lock()
+        self._renewal: asyncio.Task[_Proof] | None = None
         self._context: tuple[tuple[object, ...], ssl.SSLContext] | None = None
 
     def use(self, connection: Connection) -> None:
@@ -88,6 +88,8 @@ class Transport:
 
     async def close(self) -> None:
         """Close every connection."""
+        if self._renewal is not None:
+            self._renewal.cancel()
         if self._http is not None:
             await self._http.close()
             self._http = None
@@ -159,19 +161,27 @@ class Transport:
         return self._http
 
     async def _prove(self, refused: _Proof | None = None) -> _Proof:
-        """What lets us in: kept until it expires or was refused; callers at once wait for one renewal."""
+        """What lets us in: kept until it expires or was refused; callers at once share one renewal, and its failure."""
         proof = self._proof
         if proof is not None and proof is not refused and self._clock() < proof.credential.expires:
             return proof
-        async with self._proving:
-            while True:
-                proof, connection = self._proof, self.connection
-                if proof is not None and proof is not refused and self._clock() < proof.credential.expires:
-                    return proof
-                credential = await credentials.obtain(connection, now=self._clock(), timeout=self._helper_timeout)
-                if connection is self.connection:  # else it was swapped meanwhile
-                    self._proof = self._armed(connection, credential)
-                    return self._proof
+        if self._renewal is None:
+            self._renewal = asyncio.create_task(self._renew())
+            self._renewal.add_done_callback(self._renewed)
+        return await asyncio.shield(self._renewal)
+
+    async def _renew(self) -> _Proof:
+        while True:
+            connection = self.connection
+            credential = await credentials.obtain(connection, now=self._clock(), timeout=self._helper_timeout)
+            if connection is self.connection:  # else it was swapped meanwhile
+                self._proof = self._armed(connection, credential)
+                return self._proof
+
+    def _renewed(self, renewal: asyncio.Task[_Proof]) -> None:
+        self._renewal = None
+        if not renewal.cancelled():
+            renewal.exception()  # perhaps nobody waits for it any more, which asyncio would complain about
 
     def _armed(self, connection: Connection, credential: credentials.Credential) -> _Proof:
         encoding = "gzip" if connection.compression else "identity"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from functions.access.errors import AccessError, KubeconfigInvalid
+from functions.access.errors import AccessError, KubeconfigInvalid, UnknownContext
 from functions.catalog import DeviceClass, Stack, of_stack
 from functions.cli.main import INTERRUPTED
 from functions.cli.render import DOCUMENTS, document
@@ -161,7 +161,7 @@ def _connection(path: str | None, context: str | None) -> Connection:
     try:
         return kubeconfig.from_files([Path(path)] if path else None, context)
     except KubeconfigInvalid as trouble:
-        if context and f'has no context "{context}"' in trouble.message:
+        if context and isinstance(trouble, UnknownContext):
             raise click.BadParameter(printable(trouble.message), param_hint="--context") from None
         raise
 

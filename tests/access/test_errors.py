@@ -73,13 +73,12 @@ def test_web_pages_are_not_quoted(code: int, kind: type[errors.AccessError]) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "causes", "denied_by", "anonymous", "said"),
+    ("text", "causes", "denied_by", "said"),
     [
         pytest.param(
             NO_RIGHT,
             [],
             "authorization",
-            False,
             'user "jane" has no right to get deviceclasses.resource.k8s.io (GET /apis)',
             id="right",
         ),
@@ -87,7 +86,6 @@ def test_web_pages_are_not_quoted(code: int, kind: type[errors.AccessError]) -> 
             NO_SECRET,
             [],
             "authorization",
-            False,
             'user "jane" has no right to list secrets in namespace n (GET /apis)',
             id="right-in-namespace",
         ),
@@ -95,23 +93,13 @@ def test_web_pages_are_not_quoted(code: int, kind: type[errors.AccessError]) -> 
             'forbidden: User "jane" cannot get path "/metrics"',
             [],
             "authorization",
-            False,
             'user "jane" has no right to get /metrics (GET /apis)',
             id="right-on-path",
-        ),
-        pytest.param(
-            ANONYMOUS,
-            [],
-            "authorization",
-            True,
-            "the kubeconfig carries no credential that the server accepted (GET /apis as system:anonymous)",
-            id="anonymous",
         ),
         pytest.param(
             "unable to create new content in namespace n because it is being terminated",
             [{"reason": "NamespaceTerminating", "message": "…", "field": "metadata.namespace"}],
             "terminating-namespace",
-            False,
             "being terminated",
             id="terminating-namespace",
         ),
@@ -119,29 +107,31 @@ def test_web_pages_are_not_quoted(code: int, kind: type[errors.AccessError]) -> 
             "create not allowed while custom resource definition is terminating",
             [],
             "terminating-definition",
-            False,
             "definition is terminating",
             id="terminating-definition",
         ),
-        pytest.param('pods "p" is forbidden: exceeded quota: q', [], "quota", False, "exceeded quota", id="quota"),
+        pytest.param('pods "p" is forbidden: exceeded quota: q', [], "quota", "exceeded quota", id="quota"),
         pytest.param(
             'admission webhook "w.example.com" denied the request: no',
             [],
             "admission",
-            False,
             "denied the request",
             id="webhook",
         ),
-        pytest.param("", [], "authorization", False, "GET /apis was answered with 403", id="silent"),
+        pytest.param("", [], "authorization", "GET /apis was answered with 403", id="silent"),
     ],
 )
-def test_meanings_of_403(
-    text: str, causes: list[dict[str, str]], denied_by: str, *, anonymous: bool, said: str
-) -> None:
+def test_meanings_of_403(text: str, causes: list[dict[str, str]], denied_by: str, said: str) -> None:
     error = answered(403, status(403, "Forbidden", text, {"causes": causes}))
     assert isinstance(error, errors.Forbidden)
-    assert (error.denied_by, error.anonymous) == (denied_by, anonymous)
+    assert error.denied_by == denied_by
     assert said in str(error)
+
+
+def test_403_to_nobody_in_particular_is_no_missing_right() -> None:
+    error = answered(403, status(403, "Forbidden", ANONYMOUS, {}))
+    assert isinstance(error, errors.Unauthorized)
+    assert str(error) == "the kubeconfig carries no credential that the server accepted (GET /apis as system:anonymous)"
 
 
 @pytest.mark.parametrize(

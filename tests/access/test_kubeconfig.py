@@ -9,7 +9,7 @@ import yaml
 
 from functions.access.connection import Connection
 from functions.access.errors import KubeconfigInvalid
-from functions.access.kubeconfig import from_files, from_secret, load_file
+from functions.access.kubeconfig import SECRET_LIMIT, from_files, from_secret, load_file
 from tests.access.serving import Authority
 
 if TYPE_CHECKING:
@@ -126,10 +126,10 @@ MALFORMED = [
     pytest.param(b"a: !!python/object/apply:os.system [ls]", "not valid YAML", id="python-tag"),
     pytest.param(b"a: \x00", "not valid YAML", id="nul"),
     pytest.param(b"\xff\xfe" + "a: b".encode("utf-16le"), "not UTF-8", id="utf-16"),
-    pytest.param(b"a: " + b"x" * (1 << 20), "larger than 1 MiB", id="huge"),
-    pytest.param(b"[" * 500_000, "not valid YAML", id="deep-flow"),
-    pytest.param(b"".join(b" " * i + b"a:\n" for i in range(1400)), "not valid YAML", id="deep-block"),
-    pytest.param(b'{"a":' * 100_000, "not valid YAML", id="deep-json"),
+    pytest.param(b"a: " + b"x" * (1 << 20), "larger than 256 KiB", id="huge"),
+    pytest.param(b"[" * 200_000, "not valid YAML", id="deep-flow"),
+    pytest.param(b"- " * 100_000, "not valid YAML", id="deep-block"),
+    pytest.param(b'{"a":' * 50_000, "not valid YAML", id="deep-json"),
     pytest.param(b"a: &a {k: v}\nb: {<<: *a}", "merge keys (line 2, column 4)", id="merge-key"),
     pytest.param(text(kind="Secret"), "kind must be Config", id="kind"),
     pytest.param(text(apiVersion="v2"), "apiVersion v1", id="version"),
@@ -392,3 +392,20 @@ def test_the_pods_own_access_when_there_is_nothing_else(host: str, server: str, 
     assert from_files(environ=environ, service_account=tmp_path) == expected
     write(tmp_path / ".kube" / "config", text())
     assert from_files(environ=environ, service_account=tmp_path).context == "ctx"
+
+
+def test_a_secret_of_many_entries_is_refused_before_it_takes_long() -> None:
+    with pytest.raises(KubeconfigInvalid, match="larger than 256 KiB"):
+        from_secret(b"a: b\n" * (SECRET_LIMIT // 5 + 1))
+
+
+def test_a_persons_own_server_is_reached_through_the_proxy_of_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(
+        "clusters: [{name: c, cluster: {server: 'https://api.example.com'}}]\n"
+        "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"
+    )
+    assert from_files([file], environ={"HTTPS_PROXY": "proxy:3128"}).proxy_url == "http://proxy:3128"
+    assert from_files([file], environ={}).proxy_url is None
+    with pytest.raises(KubeconfigInvalid, match="proxy that the environment names"):
+        from_files([file], environ={"HTTPS_PROXY": "socks5://proxy:1080"})

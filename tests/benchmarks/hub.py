@@ -44,9 +44,9 @@ def started_hub(*, without: frozenset[str] = frozenset(), audit: bool = False) -
         yield control_plane
 
 
-def client_of(control_plane: ControlPlane) -> Client:
-    """A client with the admin's rights, the caller's to close."""
-    return Client(kubeconfig.load_file(control_plane.kubeconfig))
+def client_of(control_plane: ControlPlane, *, budget: float = 8.0) -> Client:
+    """A client with the admin's rights, the caller's to close; `budget` as for `Client`."""
+    return Client(kubeconfig.load_file(control_plane.kubeconfig), budget=budget)
 
 
 def server_pid(control_plane: ControlPlane) -> int:
