@@ -20,12 +20,13 @@ from urllib.parse import quote, unquote
 import orjson
 from cloudevents.core.exceptions import CloudEventValidationError
 from cloudevents.core.v1.event import CloudEvent
-from pydantic import BaseModel, ValidationError
 
 from events.event import JSON, Event, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pydantic import BaseModel
 
 MAX_SIZE: Final = 1 << 20
 """The largest body, in bytes, that is read or written."""
@@ -46,7 +47,7 @@ _NOT_TEXT: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _PROBLEMS_SHOWN: Final = 3
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound="BaseModel")
 
 
 class Malformed(ValueError):  # noqa: N818 - named for what the message is
@@ -161,6 +162,8 @@ def read(event: Event, model: type[Model]) -> Model:
     Raises:
         Malformed: The data does not fit the model; the text names each field and the reason, never a value.
     """
+    from pydantic import ValidationError  # noqa: PLC0415 - whoever has a model has imported it; others start sooner
+
     try:
         return model.model_validate_json(event.data or b"")
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Every event type that the project reads or emits, and the models of their data.
+"""Every event type that the project reads or emits; the models of their data stand in `events.data`.
 
 The extensions of our own events are `cluster`, `component`, `stack`, `partitionkey`, `traceparent` and `hops`;
 what each type says stands at its constant.
@@ -6,10 +6,22 @@ what each type says stands at its constant.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+if TYPE_CHECKING:
+    from events.data import MODELS as MODELS
+    from events.data import CheckRequested as CheckRequested
+    from events.data import Data as Data
+    from events.data import Deleting as Deleting
+    from events.data import KubeconfigVersion as KubeconfigVersion
+    from events.data import ObjectReference as ObjectReference
+    from events.data import Ping as Ping
+    from events.data import Provisioned as Provisioned
+    from events.data import RequirementJudged as RequirementJudged
+    from events.data import RequirementsJudged as RequirementsJudged
+    from events.data import Resource as Resource
+    from events.data import ResourceMetadata as ResourceMetadata
+    from events.data import SecretReference as SecretReference
 
 # Said by others.
 OBJECT_ADDED: Final = "dev.knative.apiserver.ref.add"
@@ -30,123 +42,33 @@ REQUIREMENT_UNKNOWN: Final = "ai.modelplane.requirement.unknown"
 REQUIREMENTS_MET: Final = "ai.modelplane.requirements.met"
 REQUIREMENTS_UNMET: Final = "ai.modelplane.requirements.unmet"
 
+KNOWN: Final = frozenset(
+    {
+        OBJECT_ADDED,
+        OBJECT_UPDATED,
+        OBJECT_DELETED,
+        "dev.knative.apiserver.resource.add",
+        "dev.knative.apiserver.resource.update",
+        "dev.knative.apiserver.resource.delete",
+        PING,
+        PROVISIONED,
+        CHECK_REQUESTED,
+        DELETING,
+        REQUIREMENT_MET,
+        REQUIREMENT_MISSING,
+        REQUIREMENT_UNKNOWN,
+        REQUIREMENTS_MET,
+        REQUIREMENTS_UNMET,
+    }
+)
+"""All of them; any other type is somebody else's business."""
 
-class Data(BaseModel):
-    """Base of every data model: camelCase on the wire, immutable, unknown fields ignored."""
+if not TYPE_CHECKING:
 
-    # Built when first used: a process that starts for one event needs few of them.
-    model_config = ConfigDict(
-        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore", defer_build=True
-    )
+    def __getattr__(name):
+        """A model of `events.data`, imported when first used: pydantic is a fifth of a start that an event awaits."""
+        if name.startswith("_"):  # the import machinery asks for a few of those
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from events import data  # noqa: PLC0415
 
-
-class ObjectReference(Data):
-    """`dev.knative.apiserver.ref.*`: which object changed. `namespace` is absent for cluster-scoped kinds."""
-
-    api_version: str
-    kind: str
-    name: str
-    namespace: str | None = None
-
-
-class ResourceMetadata(Data):
-    """What names the object of a `Resource`."""
-
-    name: str
-    namespace: str | None = None
-
-
-class Resource(Data):
-    """`dev.knative.apiserver.resource.*`: the whole object; only what names it is read."""
-
-    api_version: str
-    kind: str
-    metadata: ResourceMetadata
-
-
-class Ping(Data):
-    """`dev.knative.sources.ping`: the tick; whatever the PingSource was told to carry is not read."""
-
-
-class SecretReference(Data):
-    """A key of a Secret in namespace modelplane-system of the hub."""
-
-    name: str = Field(min_length=1, max_length=253)
-    key: str | None = Field(default=None, min_length=1, max_length=253)
-
-
-class Provisioned(Data):
-    """`ai.modelplane.cluster.provisioned`: a provisioning system made a cluster; subject is its name."""
-
-    cluster: str = Field(min_length=1, max_length=253)
-    secret_ref: SecretReference | None = None
-
-
-class KubeconfigVersion(Data):
-    """Which version of the kubeconfig Secret was seen when a check was asked for."""
-
-    uid: str
-    resource_version: str
-
-
-class CheckRequested(Data):
-    """`ai.modelplane.cluster.check.requested`: one cluster needs a look.
-
-    Attributes:
-        reason: Why, in one CamelCase word: Created, Changed, KubeconfigChanged, Tick, WatchStarted, Provisioned,
-            Object.
-        kubeconfig: The Secret as it was seen; absent where it was not looked at.
-    """
-
-    reason: str
-    kubeconfig: KubeconfigVersion | None = None
-
-
-class Deleting(Data):
-    """`ai.modelplane.cluster.deleting`: the InferenceCluster has a deletionTimestamp."""
-
-    deletion_timestamp: str
-
-
-class RequirementJudged(Data):
-    """`ai.modelplane.requirement.*`: one component of one cluster was judged.
-
-    Attributes:
-        outcome: What was found.
-        reason: The condition's reason, CamelCase.
-        message: The condition's message; empty when met.
-        generation: metadata.generation of the InferenceCluster that it was judged for.
-    """
-
-    outcome: Literal["Met", "Missing", "Unknown"]
-    reason: str
-    message: str = ""
-    generation: int
-
-
-class RequirementsJudged(Data):
-    """`ai.modelplane.requirements.*`: RequirementsMet flipped."""
-
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str = ""
-    generation: int
-
-
-MODELS: Final[dict[str, type[Data]]] = {
-    OBJECT_ADDED: ObjectReference,
-    OBJECT_UPDATED: ObjectReference,
-    OBJECT_DELETED: ObjectReference,
-    "dev.knative.apiserver.resource.add": Resource,
-    "dev.knative.apiserver.resource.update": Resource,
-    "dev.knative.apiserver.resource.delete": Resource,
-    PING: Ping,
-    PROVISIONED: Provisioned,
-    CHECK_REQUESTED: CheckRequested,
-    DELETING: Deleting,
-    REQUIREMENT_MET: RequirementJudged,
-    REQUIREMENT_MISSING: RequirementJudged,
-    REQUIREMENT_UNKNOWN: RequirementJudged,
-    REQUIREMENTS_MET: RequirementsJudged,
-    REQUIREMENTS_UNMET: RequirementsJudged,
-}
+        return getattr(data, name)

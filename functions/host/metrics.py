@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from events.types import MODELS
+from events.types import KNOWN
 from functions import counts
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Counts:
 
     def event(self, function: str, type_: str, outcome: str) -> None:
         """Count what came for a function; types that the project does not know are one, so that labels stay few."""
-        self._events[function, type_ if type_ in MODELS else "other", outcome] += 1
+        self._events[function, type_ if type_ in KNOWN else "other", outcome] += 1
 
     def duration(self, function: str, seconds: float) -> None:
         """Count the time from a decoded event to its answer."""

@@ -1,4 +1,4 @@
-"""The limit of the host: aiohttp's low-level server on uvloop that answers 204 to everything and does nothing else.
+"""The limit of the host: aiohttp's low-level server on uvloop, which reads each request and answers 204.
 
 Run as `python -m tests.benchmarks.bare PORT`.
 """
@@ -12,7 +12,8 @@ import uvloop
 from aiohttp import web
 
 
-async def _nothing(_: web.BaseRequest) -> web.Response:
+async def _nothing(request: web.BaseRequest) -> web.Response:
+    await request.read()
     return web.Response(status=204)
 
 

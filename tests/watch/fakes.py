@@ -91,9 +91,14 @@ def listed(version: int, *items: dict[str, Any]) -> str:
 
 @dataclass(slots=True)
 class Collected:
-    """The events that a source sent; each may be waited for once."""
+    """The events that a source sent; each may be waited for once.
+
+    Attributes:
+        complete: Whether everything that the source should watch was listed.
+    """
 
     events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
+    complete: Callable[[], bool] = lambda: True
 
     async def publish(self, events: Sequence[Event]) -> None:
         for each in events:
