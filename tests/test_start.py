@@ -8,7 +8,7 @@ import sys
 import pytest
 
 SERVE = "import functions.cli.serve, functions.registry, functions.host.run, functions.world, events.publisher"
-CHECK = "import functions.cli.main, functions.cli.check, functions.judge, functions.access.kubeconfig, functions.access.client"
+CHECK = "import functions.cli.main, functions.cli.check, functions.access.kubeconfig, functions.access.client"
 
 
 @pytest.mark.parametrize(
