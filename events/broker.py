@@ -34,6 +34,7 @@ MAX_RETRY_AFTER: Final = 60.0
 """The longest pause, in seconds, that a subscriber can ask for."""
 
 _ERROR_DATA_LENGTH: Final = 1024
+_SHOWN: Final = 200  # bytes of an answer that a log line quotes
 _RETRIED: Final = frozenset({404, 408, 409, 429})
 _PAUSED: Final = frozenset({429, 503})
 _log: Final = logging.getLogger(__name__)
@@ -208,12 +209,13 @@ class Broker:
         else:
             self.counts.lost += 1
         _log.warning(
-            "Trigger %s: event %s of type %s failed with status %d and was %s",
+            "Trigger %s: event %s of type %s failed with status %d and was %s: %s",
             trigger.name,
             event.id,
             event.type,
             status,
             "dead-lettered" if taken else "lost",
+            " ".join(body[:_SHOWN].decode(errors="replace").split()) or "no reason given",
         )
 
     async def _send(self, trigger: Trigger, destination: Destination, event: Event) -> Response:

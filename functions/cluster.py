@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Final
 
 from events import types
 from events.codec import read
-from functions.access.errors import AccessError, Forbidden, NotFound
-from functions.access.targets import SECRETS, SecretVersion
+from functions.access.errors import AccessError, Forbidden
+from functions.access.targets import ABSENT
 from functions.catalog import COMPONENTS, CustomResource
 from functions.clusters import API_VERSION, SYSTEM_NAMESPACE
-from functions.function import Function, Later, Poison, Wake
-from functions.results import about, object_name
+from functions.function import Function, Later, Poison, Wake, source_of
+from functions.results import about, check_requested, object_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from events.event import Event
+    from functions.access.targets import SecretVersion
     from functions.clusters import InferenceCluster
     from functions.world import World
 
 NAME: Final = "cluster"
-SOURCE: Final = f"/modelplane/serving-stack/{NAME}"
-ABSENT: Final = SecretVersion("", "")
-"""Version of a Secret that is not there; differs from every real one, so that it is noticed."""
+SOURCE: Final = source_of(NAME)
 
 
 async def cluster(event: Event, world: World) -> Sequence[Event]:
@@ -55,7 +54,7 @@ async def _inference_cluster(event: Event, world: World) -> Sequence[Event]:
     if found.judged:
         return ()
     reason = "Changed" if found.conditions else "Created"
-    return (_check(found, world, reason, None, observed=(str(found.generation),)),)
+    return (check_requested(SOURCE, found, reason, None, world.clock.now(), observed=(str(found.generation),)),)
 
 
 async def _secret(event: Event, world: World) -> Sequence[Event]:
@@ -70,9 +69,12 @@ async def _secret(event: Event, world: World) -> Sequence[Event]:
     ]
     if not concerned:
         return ()
-    version = await _kubeconfig_version(world, name)
+    version = await world.hub.kubeconfig_version(name)
     observed = (version.uid, version.resource_version)
-    return [_check(each, world, "KubeconfigChanged", version, observed=observed) for each in concerned]
+    return [
+        check_requested(SOURCE, each, "KubeconfigChanged", version, world.clock.now(), observed=observed)
+        for each in concerned
+    ]
 
 
 async def _provisioned(event: Event, world: World) -> Sequence[Event]:
@@ -80,8 +82,10 @@ async def _provisioned(event: Event, world: World) -> Sequence[Event]:
     found = await world.hub.cluster(object_name(data.cluster, "cluster in the data"))
     if found is None or not found.provided:
         return ()
-    version = await _kubeconfig_version(world, found.kubeconfig.name) if found.kubeconfig is not None else None
-    return (_check(found, world, "Provisioned", version, observed=(event.source, event.id)),)
+    version = await world.hub.kubeconfig_version(found.kubeconfig.name) if found.kubeconfig is not None else None
+    return (
+        check_requested(SOURCE, found, "Provisioned", version, world.clock.now(), observed=(event.source, event.id)),
+    )
 
 
 async def _tick(event: Event, world: World) -> Sequence[Event]:
@@ -101,7 +105,9 @@ async def _every_cluster(event: Event, world: World, reason: str) -> Sequence[Ev
         versions = None  # then each check is content with the Secret that it remembers
     said = [_deleting(each, world) for each in clusters if each.deletion_timestamp is not None]
     said += [
-        _check(each, world, reason, _version(each, versions), observed=(event.source, event.id))
+        check_requested(
+            SOURCE, each, reason, _version(each, versions), world.clock.now(), observed=(event.source, event.id)
+        )
         for each in clusters
         if each.deletion_timestamp is None
     ]
@@ -114,32 +120,11 @@ def _version(found: InferenceCluster, versions: Mapping[str, SecretVersion] | No
     return versions.get(found.kubeconfig.name, ABSENT)
 
 
-async def _kubeconfig_version(world: World, name: str) -> SecretVersion:
-    try:
-        secret = await world.hub.client.get_metadata(f"{SECRETS}/{name}")
-    except NotFound:
-        return ABSENT
-    return SecretVersion(secret["metadata"]["uid"], secret["metadata"]["resourceVersion"])
-
-
 def _name(event: Event) -> str:
     name = event.extensions.get("name")
     if not name:
         raise Poison(f"{event.type} without extension name says nothing about which object changed")
     return object_name(name, "extension name")
-
-
-def _check(
-    found: InferenceCluster,
-    world: World,
-    reason: str,
-    version: SecretVersion | None,
-    *,
-    observed: tuple[str, ...],
-) -> Event:
-    kubeconfig = version and types.KubeconfigVersion(uid=version.uid, resource_version=version.resource_version)
-    data = types.CheckRequested(reason=reason, kubeconfig=kubeconfig)
-    return about(SOURCE, found, types.CHECK_REQUESTED, data, world.clock.now(), observed=(reason, *observed))
 
 
 def _deleting(found: InferenceCluster, world: World) -> Event:

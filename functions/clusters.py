@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from functions.access.errors import KubeconfigInvalid
 from functions.access.targets import SecretKey
 from functions.catalog import Stack
 from functions.conditions import REQUIREMENTS_MET, Condition
@@ -61,6 +62,16 @@ class InferenceCluster:
             cloud_identity="identitySecretRef" in existing,
             conditions={each["type"]: Condition.from_object(each) for each in conditions},
         )
+
+    def secret(self) -> SecretKey:
+        """Where its kubeconfig is.
+
+        Raises:
+            KubeconfigInvalid: Nowhere.
+        """
+        if self.kubeconfig is None:
+            raise KubeconfigInvalid("spec.cluster.existing.secretRef names no kubeconfig Secret")
+        return self.kubeconfig
 
     @property
     def judged(self) -> bool:

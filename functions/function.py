@@ -47,10 +47,10 @@ class Function:
     emits: tuple[str, ...]
     service: str
 
-    @property
-    def source(self) -> str:
-        """The CloudEvents source of what the function emits."""
-        return f"/modelplane/serving-stack/{self.name}"
+
+def source_of(name: str) -> str:
+    """The CloudEvents source of what a function, or the watch, emits."""
+    return f"/modelplane/serving-stack/{name}"
 
 
 class Poison(Exception):  # noqa: N818 - named for what the event is, not for what went wrong here

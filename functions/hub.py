@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from functions.access.errors import NotFound
-from functions.access.targets import SECRETS, SecretVersion
+from functions.access.targets import ABSENT, SECRETS, SecretVersion
 from functions.clusters import API, API_VERSION, InferenceCluster
 
 if TYPE_CHECKING:
@@ -55,9 +55,20 @@ class Hub:
             AccessError: The hub could not be asked.
         """
         return {
-            each["metadata"]["name"]: SecretVersion(each["metadata"]["uid"], each["metadata"]["resourceVersion"])
+            each["metadata"]["name"]: SecretVersion.of(each["metadata"])
             async for each in self._pages(SECRETS, metadata_only=True)
         }
+
+    async def kubeconfig_version(self, name: str) -> SecretVersion:
+        """The version of one Secret in modelplane-system; `ABSENT` where there is none.
+
+        Raises:
+            AccessError: The hub could not be asked.
+        """
+        try:
+            return SecretVersion.of((await self.client.get_metadata(f"{SECRETS}/{name}"))["metadata"])
+        except NotFound:
+            return ABSENT
 
     async def write_conditions(self, cluster: InferenceCluster, conditions: Iterable[Condition]) -> InferenceCluster:
         """Writes all conditions of ours if the object is still the one that was read; answers with the new one.

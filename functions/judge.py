@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from functions.access.errors import AccessError, NotFound
+from functions.access.errors import AccessError, NotFound, one_line
 from functions.catalog import CustomResource
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ class Verdict:
     @property
     def outcome(self) -> Outcome:
         """The worst of its findings."""
-        outcomes = {each.outcome for each in self.findings}
-        return next((each for each in (Outcome.MISSING, Outcome.UNKNOWN) if each in outcomes), Outcome.MET)
+        return worst(self.findings)
 
     @property
     def reason(self) -> str:
@@ -87,6 +86,12 @@ class Verdict:
     def _deciding(self) -> tuple[Finding, ...]:
         outcome = self.outcome
         return tuple(each for each in self.findings if each.outcome is outcome is not Outcome.MET)
+
+
+def worst(findings: Iterable[Finding]) -> Outcome:
+    """Missing if anything is, else Unknown if anything is, else Met."""
+    outcomes = {each.outcome for each in findings}
+    return next((each for each in (Outcome.MISSING, Outcome.UNKNOWN) if each in outcomes), Outcome.MET)
 
 
 def unknown(components: Iterable[Component], trouble: AccessError) -> list[Verdict]:
@@ -222,7 +227,7 @@ class _Look:
             return f"APIService {name}"
         for condition in (found.get("status") or {}).get("conditions") or ():
             if condition["type"] == "Available" and condition["status"] != "True":
-                return f"APIService {name} ({condition['reason']})"
+                return f"APIService {name} ({one_line(condition['reason'])})"
         return f"APIService {name}"
 
 
@@ -238,5 +243,5 @@ def _not_established(status: dict[str, Any]) -> str:
     for name in ("NamesAccepted", "Established"):
         condition = conditions.get(name)
         if condition is not None and condition["status"] == "False" and condition["reason"] != "Installing":
-            return f": {condition['reason']}: {condition['message']}"
+            return f": {condition['reason']}: {one_line(condition['message'])}"
     return " yet"

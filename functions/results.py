@@ -1,4 +1,4 @@
-"""The events that say how a review left a cluster."""
+"""The events that are about one cluster: how they are made, and how the name of one is read from an event."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from functions.function import Poison
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from functions.access.targets import SecretVersion
     from functions.catalog import Component
     from functions.clusters import InferenceCluster
     from functions.review import Reviewed
@@ -64,7 +65,7 @@ def requirement_judged(source: str, reviewed: Reviewed, component: Component, no
 
 
 def requirements_judged(source: str, reviewed: Reviewed, now: datetime) -> Event | None:
-    """That RequirementsMet turned to or from True, None where it did not."""
+    """That RequirementsMet is judged for the first time, or turned to or from True; None where it did not."""
     after = reviewed.cluster.conditions.get(REQUIREMENTS_MET)
     before = reviewed.before.get(REQUIREMENTS_MET)
     if after is None or after.reason == "Checking" or (before is not None and _gist(before) == _gist(after)):
@@ -79,6 +80,21 @@ def requirements_judged(source: str, reviewed: Reviewed, now: datetime) -> Event
         }
     )
     return about(source, reviewed.cluster, type_, data, now, observed=_observed(after))
+
+
+def check_requested(
+    source: str,
+    cluster: InferenceCluster,
+    reason: str,
+    seen: SecretVersion | None,
+    now: datetime,
+    *,
+    observed: tuple[str, ...],
+) -> Event:
+    """A request to look at a cluster; `seen` is the version of its kubeconfig Secret where that is known."""
+    kubeconfig = seen and types.KubeconfigVersion(uid=seen.uid, resource_version=seen.resource_version)
+    data = types.CheckRequested(reason=reason, kubeconfig=kubeconfig)
+    return about(source, cluster, types.CHECK_REQUESTED, data, now, observed=(reason, *observed))
 
 
 def about(

@@ -127,12 +127,13 @@ async def _settle(world: World, cluster: InferenceCluster, stack: Stack, asks: S
     if REQUIREMENTS_MET not in cluster.conditions:
         cluster = await _write(world, cluster, _merged(world, cluster, stack, ()))
     components = _to_judge(cluster, stack, {each.component for each in asks})
-    while True:
+    for _ in range(ATTEMPTS):
         verdicts = await _observe(world, cluster, components, asks)
         written = await _write(world, cluster, _merged(world, cluster, stack, verdicts))
         if written is cluster or all(each.outcome is Outcome.UNKNOWN for each in verdicts):
             return written  # where nothing can be seen, looking again would cost another time limit
         cluster = written
+    raise Later(f"what {cluster.name} brings changed {ATTEMPTS} times while it was looked at")
 
 
 def _to_judge(cluster: InferenceCluster, stack: Stack, asked: Collection[Component | None]) -> tuple[Component, ...]:
@@ -168,19 +169,15 @@ async def _observe(
 
 async def _renew(world: World, cluster: InferenceCluster) -> Target | None:
     """The target with a renewed kubeconfig, None where the Secret still holds what the target refused."""
-    if cluster.kubeconfig is None:
-        return None
     try:
-        return await world.targets.refresh(cluster.name, cluster.kubeconfig)
+        return await world.targets.refresh(cluster.name, cluster.secret())
     except (KubeconfigInvalid, Forbidden):
         return None
 
 
 async def _open(world: World, cluster: InferenceCluster, asks: Sequence[Ask]) -> Target:
-    if cluster.kubeconfig is None:
-        raise KubeconfigInvalid("spec.cluster.existing.secretRef names no kubeconfig Secret")
     seen = [each.seen for each in asks if each.seen is not None]
-    target = await world.targets.open(cluster.name, cluster.kubeconfig, seen[-1] if seen else None)
+    target = await world.targets.open(cluster.name, cluster.secret(), seen[-1] if seen else None)
     if cluster.cloud_identity and not target.client.connection.has_credential:
         raise KubeconfigInvalid(
             "the kubeconfig holds no credential and cloud identities (identitySecretRef) are not supported yet; "

@@ -51,7 +51,7 @@ class World:
     reviews: Batches[Any, Any] = field(default_factory=Batches)
 
     @classmethod
-    async def open(cls, path: str | None = None) -> World:
+    def open(cls, path: str | None = None) -> World:
         """The world around a hub.
 
         Args:

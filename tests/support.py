@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from functions.access import kubeconfig
-from functions.access.client import Client
+from functions.access.client import MERGE_PATCH, Client
 from functions.access.errors import NotFound
 from functions.access.targets import Targets
 from functions.catalog import COMPONENTS, CustomResource
@@ -134,6 +134,12 @@ def provide_all(api: Api, components: Iterable[Component] = COMPONENTS) -> None:
             provide(api, requirement)
 
 
+def hold(api: Api, path: str, finalizers: list[str] | None) -> None:
+    """Puts finalizers on an object, or takes them off."""
+    patch = {"metadata": {"finalizers": finalizers}}
+    assert api.request("PATCH", path, patch, content_type="application/merge-patch+json").status == 200
+
+
 def apply(api: Api, path: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     answer = api.apply(path, manifest)
     assert answer.status in {200, 201}, answer
@@ -197,16 +203,25 @@ async def served(client: Client, *requirements: Requirement) -> None:
 
 
 async def gone(client: Client, path: str, name: str) -> None:
-    """Returns once the object is really gone."""
-    try:
-        found = await client.get(f"{path}/{name}")
-    except NotFound:
-        return
-    params = {"fieldSelector": f"metadata.name={name}", "resourceVersion": found["metadata"]["resourceVersion"]}
-    async with asyncio.timeout(20), contextlib.aclosing(client.watch(path, params=params)) as events:
-        async for event in events:
-            if event["type"] == "DELETED":
-                return
+    """Returns once the object is really gone.
+
+    A CRD that is deleted before its storage is set up can stay Terminating until somebody touches it.
+    """
+    for attempt in range(10):
+        try:
+            found = await client.get(f"{path}/{name}")
+            params = {"fieldSelector": f"metadata.name={name}", "resourceVersion": found["metadata"]["resourceVersion"]}
+            async with asyncio.timeout(2), contextlib.aclosing(client.watch(path, params=params)) as events:
+                async for event in events:
+                    if event["type"] == "DELETED":
+                        return
+        except NotFound:
+            return
+        except TimeoutError:
+            touch = {"metadata": {"annotations": {"touched": str(attempt)}}}
+            with contextlib.suppress(NotFound):
+                await client.patch(f"{path}/{name}", touch, MERGE_PATCH)
+    raise AssertionError(f"{name} is still there")
 
 
 async def happened(

@@ -176,7 +176,7 @@ def _make(api: Api, made: list[Change]) -> None:
 
 
 async def test_two_hosts_and_every_probe_at_once(substrate: ControlPlane) -> None:
-    """Twenty-six writers of one object; all of them come through, and what they leave is true."""
+    """Thirty writers of one object; all of them come through, and what they leave is true."""
     withdraw(substrate.api, GPU)
     requirements = [one for each in of_stack(Stack.STANDARD) for one in each.requirements]
     async with two_hosts(substrate) as hosts:

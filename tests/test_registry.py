@@ -36,12 +36,17 @@ each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=lamb
 @each_function
 def test_nothing_is_answered_with_what_wakes_it(function: Function) -> None:
     for wake in function.wakes_on:
-        assert not [each for each in function.emits if each == wake.type or each.startswith(wake.type + ".")]
+        prefix = wake.type.endswith(".")
+        assert not [each for each in function.emits if each == wake.type or (prefix and each.startswith(wake.type))]
 
 
 @each_function
 def test_every_emitted_type_has_a_model(function: Function) -> None:
     assert set(function.emits) <= set(MODELS)
+
+
+def test_every_known_type_has_a_model_and_the_other_way_round() -> None:
+    assert set(MODELS) == types.KNOWN
 
 
 def test_no_filter_has_an_empty_value() -> None:

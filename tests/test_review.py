@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,12 +11,14 @@ from functions.catalog import COMPONENTS, CustomResource, DeviceClass, Stack, co
 from functions.review import Ask, review
 from tests.support import (
     CRDS,
+    DEVICE_CLASSES,
     Moving,
     apply,
     conditions,
     crd_manifest,
     get_cluster,
     gone,
+    hold,
     open_world,
     provide,
     provide_all,
@@ -27,7 +30,7 @@ from tests.support import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from functions.local.api import Api
     from functions.local.instance import ControlPlane
@@ -147,7 +150,7 @@ async def test_a_crd_whose_names_are_taken_says_by_which_rule(world: World, api:
     await review(world, "gpu-1", Ask())
     condition = conditions(api)["CertManagerProvided"]
     assert (condition["status"], condition["reason"]) == ("False", "NotEstablished")
-    assert "installed, but not Established" in condition["message"]
+    assert 'installed, but not Established: KindConflict: "Usurper" is already in use' in condition["message"]
 
 
 async def test_a_crd_that_is_being_deleted(world: World, api: Api) -> None:
@@ -161,15 +164,47 @@ async def test_a_crd_that_is_being_deleted(world: World, api: Api) -> None:
     await review(world, "gpu-1", Ask(component=component("cert-manager"), changed=CERTIFICATES.name))
     condition = conditions(api)["CertManagerProvided"]
     assert (condition["status"], condition["reason"]) == ("False", "BeingDeleted")
-    api.request(
-        "PATCH",
-        f"{CRDS}/{CERTIFICATES.name}",
-        {"metadata": {"finalizers": None}},
-        content_type="application/merge-patch+json",
-    )
+    hold(api, f"{CRDS}/{CERTIFICATES.name}", None)
 
 
 async def test_a_device_class_that_is_being_deleted(world: World, api: Api) -> None:
-    provide(api, DeviceClass("gpu.nvidia.com"))
+    gpu = DeviceClass("gpu.nvidia.com")
+    provide(api, gpu)
+    hold(api, f"{DEVICE_CLASSES}/{gpu.name}", ["example.com/held"])
     await review(world, "gpu-1", Ask())
     assert conditions(api)["NvidiaDraDriverGpuProvided"]["status"] == "True"
+    withdraw(api, gpu)
+    await review(world, "gpu-1", Ask(component=component("nvidia-dra-driver-gpu"), changed=gpu.name))
+    condition = conditions(api)["NvidiaDraDriverGpuProvided"]
+    assert (condition["status"], condition["reason"]) == ("False", "BeingDeleted")
+    hold(api, f"{DEVICE_CLASSES}/{gpu.name}", None)
+
+
+async def test_a_stack_that_is_not_known_here(world: World, api: Api) -> None:
+    """As of a newer Modelplane, whose definition allows one more."""
+    path = f"{CRDS}/inferenceclusters.modelplane.ai"
+    definition = api.request("GET", path).body
+    newer = json.loads(json.dumps(definition).replace('["Standard", "Dynamo"]', '["Standard", "Dynamo", "Quantum"]'))
+    assert newer != definition
+    apply(api, path, _bare(newer))
+    try:
+        put_cluster(api, "future", stack="Quantum")
+        await review(world, "future", Ask())
+        before = get_cluster(api, "future")
+        await review(world, "future", Ask())
+    finally:
+        apply(api, path, _bare(definition))
+    condition = conditions(api, "future")["RequirementsMet"]
+    assert (condition["status"], condition["reason"]) == ("Unknown", "UnknownStack")
+    assert "Standard, Dynamo" in condition["message"]
+    assert get_cluster(api, "future")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+def _bare(crd: Mapping[str, Any]) -> dict[str, Any]:
+    """A CRD as one would apply it."""
+    return {
+        "apiVersion": crd["apiVersion"],
+        "kind": crd["kind"],
+        "metadata": {"name": crd["metadata"]["name"]},
+        "spec": crd["spec"],
+    }

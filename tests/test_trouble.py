@@ -13,8 +13,8 @@ import yaml
 from aiohttp import web
 
 from functions.access.discovery import DiscoveryReader
+from functions.access.targets import ABSENT
 from functions.catalog import CustomResource, Stack, component, of_stack
-from functions.cluster import ABSENT
 from functions.review import Ask, review
 from tests.faults import Fault, Faulty, faulty, hang, status
 from tests.support import (
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from functions.local.instance import ControlPlane
     from functions.world import World
 
+BETA = b'{"version":"v1beta1","resources":[{"resource":"deviceclasses"'
+ADVICE = "create it, or mend spec.cluster.existing.secretRef"
 CERTIFICATES = CustomResource("certificates.cert-manager.io", "v1")
 
 
@@ -123,7 +125,7 @@ async def test_a_secret_that_is_not_there_and_then_comes(world: World, hub: Cont
     assert await judged(world, hub.api) == (
         "Unknown",
         "KubeconfigInvalid",
-        "Cannot tell: Secret modelplane-system/target does not exist",
+        f"Cannot tell: Secret modelplane-system/target does not exist; {ADVICE}",
     )
     put_kubeconfig(hub.api, hub.kubeconfig.read_bytes())
     assert (await judged(world, hub.api))[1] == "MissingRequirements"
@@ -281,6 +283,31 @@ async def test_a_dead_apiservice_hides_its_own_group_and_no_other(world: World, 
     assert found["CertManagerProvided"]["status"] == "True"
     assert (found["TrustManagerProvided"]["status"], found["TrustManagerProvided"]["reason"]) == ("Unknown", "Stale")
     assert "APIService v1alpha1.trust.cert-manager.io (ServiceNotFound)" in found["TrustManagerProvided"]["message"]
+
+
+async def test_a_cluster_too_old_for_the_device_api(world: World, api: Api, target: Faulty) -> None:
+    async def absent(_: web.Request, __: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
+        return web.Response(status=404, text="404 page not found")
+
+    async def older(_: web.Request, __: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
+        return web.json_response({"gitVersion": "v1.33.4"})
+
+    async def beta(_: web.Request, real: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
+        answer = await real()
+        assert isinstance(answer.body, bytes)
+        body = answer.body.replace(b'{"version":"v1","resources":[{"resource":"deviceclasses"', BETA)
+        return web.Response(body=body, headers={"Content-Type": answer.headers["Content-Type"]})
+
+    target.faults += [
+        Fault("/apis/resource.k8s.io", absent),
+        Fault("/version", older),
+        Fault("/apis", beta, exact=True),
+    ]
+    await judged(world, api)
+    condition = conditions(api)["NvidiaDraDriverGpuProvided"]
+    assert (condition["status"], condition["reason"]) == ("False", "ApiNotServed")
+    assert "resource.k8s.io/v1 is not served (only v1beta1)" in condition["message"]
+    assert "1.34 or newer serves it, this one is v1.33.4" in condition["message"]
 
 
 async def test_a_starting_server_that_hides_every_crd_group(world: World, api: Api, target: Faulty) -> None:

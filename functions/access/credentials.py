@@ -1,4 +1,4 @@
-"""From a connection to the credential that a request carries, and for how long it is good; used by `client`."""
+"""From a connection to the credential that a request carries, and for how long it is good; used by `transport`."""
 
 from __future__ import annotations
 

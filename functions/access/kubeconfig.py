@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from functions.access.document import Document, Part
 
-__all__ = ["Connection", "from_files", "from_secret", "load_file"]
-
 SECRET_LIMIT: Final = 1 << 18
 """The largest kubeconfig in a Secret, in bytes: reading one of many tiny entries takes seconds a megabyte."""
 

@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from functions.access import kubeconfig
 from functions.access.client import Client
@@ -15,10 +15,10 @@ from functions.access.discovery import DiscoveryReader
 from functions.access.errors import KubeconfigInvalid, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from functions.access.kubeconfig import Connection
+    from functions.access.connection import Connection
 
 SECRETS: Final = "/api/v1/namespaces/modelplane-system/secrets"
 
@@ -46,6 +46,15 @@ class SecretVersion:
 
     uid: str
     resource_version: str
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> SecretVersion:
+        """The version that an object's metadata is of."""
+        return cls(metadata["uid"], metadata["resourceVersion"])
+
+
+ABSENT: Final = SecretVersion("", "")
+"""Version of a Secret that is not there; differs from every real one, so that it is noticed."""
 
 
 @dataclass(slots=True)
@@ -144,9 +153,9 @@ class Targets:
         try:
             secret = await self._hub.get(f"{SECRETS}/{reference.name}")
         except NotFound:
-            raise KubeconfigInvalid(f"Secret modelplane-system/{reference.name} does not exist") from None
-        metadata = secret["metadata"]
-        version = SecretVersion(metadata["uid"], metadata["resourceVersion"])
+            what = f"Secret modelplane-system/{reference.name} does not exist"
+            raise KubeconfigInvalid(f"{what}; create it, or mend spec.cluster.existing.secretRef") from None
+        version = SecretVersion.of(secret["metadata"])
         data = _decode(secret.get("data") or {}, reference)
         digest = hashlib.sha256(data).digest()
         if entry.target is None or not same_place or digest != entry.digest:

@@ -3,7 +3,7 @@
 Everything that lists components (probes, Triggers, documentation, the checker) is derived from `COMPONENTS`.
 """
 
-from functions.catalog.component import Component, Stack, camel_case
+from functions.catalog.component import Component, Stack
 from functions.catalog.components import COMPONENTS, component, of_stack
 from functions.catalog.requirement import CustomResource, DeviceClass, Requirement
 
@@ -14,7 +14,6 @@ __all__ = [
     "DeviceClass",
     "Requirement",
     "Stack",
-    "camel_case",
     "component",
     "of_stack",
 ]

@@ -20,7 +20,7 @@ class Stack(StrEnum):
 BOTH = frozenset(Stack)
 
 
-def camel_case(key: str) -> str:
+def _camel_case(key: str) -> str:
     """`cert-manager` as `CertManager`: the form in which Kubernetes writes condition types."""
     return "".join(word.capitalize() for word in key.split("-"))
 
@@ -56,7 +56,7 @@ class Component:
     @property
     def condition(self) -> str:
         """Type of its condition on the InferenceCluster, such as `CertManagerProvided`."""
-        return f"{camel_case(self.key)}Provided"
+        return f"{_camel_case(self.key)}Provided"
 
     @property
     def module(self) -> str:

@@ -99,10 +99,10 @@ COMPONENTS: Final = (
         requirements=(DeviceClass("gpu.nvidia.com"),),
         not_checked=(
             (
-                "The NVIDIA kernel driver and Container Toolkit are on every GPU node, from the node image or by the "
-                "GPU Operator, in the versions that an existing cluster needs."
+                "Every GPU node brings NVIDIA's kernel driver and the Container Toolkit, built in or set up by the GPU "
+                "Operator, no older than an existing cluster needs."
             ),
-            "The driver's kubelet plugin publishes the devices of each GPU node as ResourceSlices.",
+            "Each GPU node shows up in ResourceSlices, which the kubelet plugin of the driver writes.",
             "No device plugin advertises nvidia.com/gpu: it would hand out the same GPUs a second time.",
         ),
         not_needed=("ComputeDomains (multi-node NVLink) and what they need: Modelplane switches them off.",),
@@ -124,13 +124,12 @@ COMPONENTS: Final = (
         ),
         not_checked=(
             (
-                "Its controller runs with the extensionManager wired to the AI Gateway controller's Service, the "
-                "Backend API enabled and InferencePool declared a backend resource, exactly as in Modelplane's values "
-                "for the chart. Without that no HTTPRoute to an InferencePool ever routes, though every component "
-                "looks healthy."
+                "It hands external processing to the AI Gateway's Service, accepts Backends, and takes InferencePools "
+                "as backends: the extensionManager values do all three. Where they are absent no request reaches a "
+                "model, and nothing looks wrong."
             ),
         ),
-        hint="Install chart gateway-helm v1.8.4 with the extensionManager values that this project's page shows.",
+        hint="Install chart gateway-helm v1.8.4 with the extensionManager values of `serving-stack requirements`.",
         link="https://gateway.envoyproxy.io/docs/install/install-helm/",
     ),
     Component(
@@ -198,7 +197,7 @@ COMPONENTS: Final = (
         version="v0.8.0",
         stacks=frozenset({Stack.STANDARD}),
         requirements=(CustomResource("leaderworkersets.leaderworkerset.x-k8s.io", "v1"),),
-        not_checked=("The LeaderWorkerSet controller runs, of the v0.8 line that Modelplane composes against.",),
+        not_checked=("Its controller runs, and is a release of v0.8, which Modelplane's objects are made for.",),
         hint="Install chart lws v0.8.0.",
         link="https://lws.sigs.k8s.io/docs/installation/",
     ),
@@ -211,9 +210,8 @@ COMPONENTS: Final = (
         requirements=(CustomResource("podcliquesets.grove.io", "v1alpha1"),),
         not_checked=(
             (
-                "The installed version is exactly the pinned one: the v1alpha1 API promises no compatibility between "
-                "versions, and the CRD does not tell alpha revisions apart. Managed suits the Dynamo stack better "
-                "until Grove settles."
+                "It is the very release named here: its v1alpha1 objects may change with any other, and the CRD looks "
+                "the same for all of them. Until that settles, the Dynamo stack is better off Managed."
             ),
         ),
         hint="Install chart grove-charts v0.1.0-alpha.12-rc2, exactly this version.",
@@ -228,8 +226,8 @@ COMPONENTS: Final = (
         requirements=(CustomResource("queues.scheduling.run.ai", "v2"),),
         not_checked=(
             (
-                "The scheduler answers to the schedulerName kai-scheduler, which Modelplane's engine pods ask for, "
-                "and the webhook of its Queues serves. Modelplane composes against the v0.16 line."
+                "Pods that name the scheduler kai-scheduler, as Modelplane's engines do, are scheduled, and the Queue "
+                "webhook answers. The line in use is v0.16."
             ),
         ),
         hint="Install chart kai-scheduler v0.16.8.",

@@ -21,6 +21,7 @@ from functions.cli.render.progress import Silence, progress
 from functions.cli.render.report import Report, cleaned, printable
 from functions.cli.render.terminal import Terminal
 from functions.cli.render.text import as_text
+from functions.conditions import checked_components
 from functions.judge import Outcome, judge, unknown
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from functions.access.client import Client
     from functions.access.connection import Connection
     from functions.access.discovery import Discovery
-    from functions.catalog import Component
     from functions.judge import Verdict
 
 POLL: Final = 1.0
@@ -110,7 +110,7 @@ def check(*, kubeconfig: str | None, context: str | None, stack: str, output: st
     try:
         connection = _connection(kubeconfig, context)
     except KubeconfigInvalid as trouble:
-        report = options.report(context or "", "", unknown(_checked(options.stack), trouble))
+        report = options.report(context or "", "", unknown(checked_components(options.stack), trouble))
     else:
         report, interrupted = _observe(connection, options)
     _write(report, output, quiet=quiet)
@@ -136,11 +136,6 @@ class _Options(NamedTuple):
             not_checked=sum(len(each.not_checked) for each in of_stack(self.stack)),
             kubectl=self.kubectl,
         )
-
-
-def _checked(stack: Stack) -> tuple[Component, ...]:
-    """The components of a stack that have something to check; the others would pass without a look."""
-    return tuple(each for each in of_stack(stack) if each.requirements)
 
 
 def _kubectl(kubeconfig: str | None, context: str | None) -> str:
@@ -222,7 +217,9 @@ class _Cluster:
 
     async def look(self) -> Report:
         """Judges everything."""
-        verdicts, _ = await asyncio.gather(judge(self._target, _checked(self._options.stack)), self._read_version())
+        verdicts, _ = await asyncio.gather(
+            judge(self._target, checked_components(self._options.stack)), self._read_version()
+        )
         return self._report(verdicts)
 
     async def look_again(self, before: Report) -> Report:

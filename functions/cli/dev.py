@@ -59,7 +59,7 @@ async def _dev(kubeconfig: str | None, tick: float) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     logger = logging.getLogger(__name__)
-    world = await World.open(kubeconfig)
+    world = World.open(kubeconfig)
     try:
         async with Runtime(world, tick=tick, on_event=Reporter().report):
             hint = "kubectl get inferenceclusters shows the conditions; Ctrl-C ends"

@@ -54,10 +54,12 @@ def _data(component: Component) -> dict[str, Any]:
 
 
 def markdown(components: Iterable[Component]) -> str:
-    """A table of what is checked, and below it what is not and what is not needed."""
+    """A table of what is checked, and below it what to do about a miss, what is not checked and what is not needed."""
     components = tuple(components)
     lines = ["| component | stack | Managed mode installs | checked |", "|---|---|---|---|"]
     lines += [_row(each) for each in components]
+    lines += ["", "When something is missing:", ""]
+    lines += [f"- `{each.key}` {each.purpose}. {each.hint} [How]({each.link})" for each in components]
     lines += ["", "**Not checked**, yours to meet:", ""]
     lines += [f"- `{each.key}`: {text}" for each in components for text in each.not_checked]
     lines += ["", "**Not needed**, Managed mode leaves it out as well:", ""]
@@ -71,4 +73,4 @@ def _row(component: Component) -> str:
     stack = "both" if len(component.stacks) == len(Stack) else next(iter(component.stacks))
     installs = f"chart `{component.chart}` {component.version}" if component.chart else "vendored manifests"
     checked = "<br>".join(str(each) for each in component.requirements) or "nothing yet"
-    return f"| [`{component.key}`]({component.link}) | {stack} | {installs} | {checked} |"
+    return f"| `{component.key}` | {stack} | {installs} | {checked} |"

@@ -129,7 +129,7 @@ async def _serve(
     from functions.host.host import Host  # noqa: PLC0415
     from functions.world import World  # noqa: PLC0415
 
-    world = await World.open(kubeconfig)
+    world = World.open(kubeconfig)
     gc.freeze()  # it lives as long as the process, so the collector need not look at it ever again
     gc.enable()
     try:

@@ -41,7 +41,7 @@ _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 async def tell(control_plane: ControlPlane) -> int:
     """Runs the demonstration; answers with the exit code: 1 where a condition did not follow."""
-    world = await World.open(str(control_plane.kubeconfig))
+    world = World.open(str(control_plane.kubeconfig))
     client = world.hub.client
     try:
         with Screen(STACK) as screen:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from events import types
 from functions.catalog import CustomResource
-from functions.function import Function, Wake
+from functions.function import Function, Wake, source_of
 from functions.results import cluster_of, requirement_judged, requirements_judged
 from functions.review import Ask, review
 
@@ -33,7 +33,7 @@ def probe(component: Component) -> Function:
     write and answer is made good by the redelivery. An event that names no cluster is the cluster function's.
     """
     name = f"probes/{component.key}"
-    source = f"/modelplane/serving-stack/{name}"
+    source = source_of(name)
 
     async def handle(event: Event, world: World) -> Sequence[Event]:
         cluster = cluster_of(event)

@@ -10,7 +10,7 @@ from functions.access.targets import SecretVersion
 from functions.catalog import of_stack
 from functions.conditions import REQUIREMENTS_MET
 from functions.counts import COUNTS, UNANNOUNCED
-from functions.function import Function, Poison, Wake
+from functions.function import Function, Poison, Wake, source_of
 from functions.probes.probe import EMITS
 from functions.results import cluster_of, requirement_judged, requirements_judged
 from functions.review import Ask, review
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from events.event import Event
     from functions.world import World
 
-SOURCE: Final = "/modelplane/serving-stack/probes/sweep"
+NAME: Final = "probes/sweep"
+SOURCE: Final = source_of(NAME)
 
 
 async def sweep(event: Event, world: World) -> Sequence[Event]:
@@ -50,7 +51,7 @@ async def sweep(event: Event, world: World) -> Sequence[Event]:
 
 
 FUNCTION = Function(
-    name="probes/sweep",
+    name=NAME,
     handler=sweep,
     wakes_on=(Wake(type=types.CHECK_REQUESTED),),
     emits=EMITS,

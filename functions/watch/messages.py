@@ -1,7 +1,7 @@
 """The events that the watch source sends: those of Knative's ApiServerSource in mode Reference, attribute by attribute.
 
-`facts` of it that look odd are kept on purpose, so that a Trigger works with either source: core objects are under
-`/apis`, the namespace of a cluster-scoped object is empty, and the plural in the subject is guessed from the kind.
+What looks odd in them is kept on purpose, so that a Trigger works with either source: core objects are under `/apis`,
+the namespace of a cluster-scoped object is empty, and the plural in the subject is guessed from the kind.
 """
 
 from __future__ import annotations

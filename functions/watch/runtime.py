@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from events import types
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from functions.world import World
 
 TICK_SECONDS: Final = 60.0
+_GRACE_SECONDS: Final = 1.0
 _TICK_SOURCE: Final = f"/apis/v1/namespaces/{manifests.NAMESPACE}/pingsources/tick"
 
 
@@ -74,6 +76,9 @@ class Runtime:
             task.cancel()
         try:
             await self._group.__aexit__(kind, error, traceback)
+            with suppress(TimeoutError):  # what is in work may end, what waits for a retry may not
+                async with asyncio.timeout(_GRACE_SECONDS):
+                    await self.broker.drain()
         finally:
             await self.broker.close()
 

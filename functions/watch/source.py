@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import orjson
 
-from functions.access.targets import SecretVersion
-from functions.cluster import ABSENT
+from functions.access.targets import ABSENT, SecretVersion
 from functions.clusters import API_VERSION, SYSTEM_NAMESPACE
 from functions.hub import FIELD_MANAGER
 from functions.watch.reflector import Key, Resource, resource_version

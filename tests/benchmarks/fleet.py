@@ -56,7 +56,7 @@ async def run() -> list[Figure]:
 async def _host(stack: AsyncExitStack, count: int) -> Host:
     """A host in this process around a hub with so many clusters, all of which were looked at."""
     hub = stack.enter_context(started_hub())
-    world = await World.open(str(hub.kubeconfig))
+    world = World.open(str(hub.kubeconfig))
     stack.push_async_callback(world.close)
     limit = asyncio.Semaphore(_AT_ONCE)
     host = Host(FUNCTIONS.values(), world)

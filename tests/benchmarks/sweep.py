@@ -36,7 +36,7 @@ async def run() -> list[Figure]:
         # A user of its own, on the hub and on the target, so that the audit log tells its requests from all others.
         mine = hub.kubeconfig_for(_USER, groups=["system:masters"])
         put_kubeconfig(hub.api, mine.read_bytes())
-        world = await World.open(str(mine))
+        world = World.open(str(mine))
         try:
             await _SWEEP.handler(check_requested(CLUSTER), world)
             assert summary(hub.api) == ("True", "RequirementsMet")

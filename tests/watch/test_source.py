@@ -220,12 +220,15 @@ async def test_a_target_that_is_not_provided_is_left_alone(hub: ControlPlane) ->
 
 
 async def test_what_changed_while_cut_off_is_told_afterwards(hub: ControlPlane) -> None:
-    provide(hub.api, GPU)
     put_cluster(hub.api)
+    other = CustomResource("issuers.cert-manager.io", "v1")
     async with gated(hub.kubeconfig.read_bytes()) as (gate, kubeconfig):
         put_kubeconfig(hub.api, kubeconfig)
         async with watching(hub.kubeconfig) as collected:
             await started(collected)
+            provide(hub.api, GPU)
+            provide(hub.api, other)
+            await collected.all(about(GPU.name, "add"), about(other.name, "add"))
             await gate.shut()
             withdraw(hub.api, GPU)
             provide(hub.api, CRD)

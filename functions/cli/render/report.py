@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from functions.catalog import CustomResource
-from functions.judge import Outcome, Verdict
+from functions.judge import Outcome, Verdict, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,9 +59,8 @@ class Report:
 
     @property
     def outcome(self) -> Outcome:
-        """Missing if anything is, else Unknown if anything is."""
-        outcomes = {each.outcome for each in self.findings}
-        return next((each for each in (Outcome.MISSING, Outcome.UNKNOWN) if each in outcomes), Outcome.MET)
+        """The worst of all findings."""
+        return worst(self.findings)
 
     @property
     def exit_code(self) -> int:
