@@ -94,7 +94,7 @@ class Hub:
         token = ""
         while True:
             page = await read(path, params={"limit": str(PAGE), **({"continue": token} if token else {})})
-            for each in page["items"]:
+            for each in page["items"] or ():  # null where a list of metadata alone is empty
                 yield each
             token = page["metadata"].get("continue", "")
             if not token:

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from functions.access.definitions import CRDS, read_definition
 from functions.access.errors import AccessError, NotFound, one_line
 from functions.catalog import CustomResource
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from functions.access.client import Client
     from functions.access.discovery import Discovery
     from functions.access.targets import Target
     from functions.catalog import Component, DeviceClass, Requirement
 
-CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 API_SERVICES: Final = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 NOT_DISCOVERED: Final = "NotDiscovered"
@@ -183,16 +183,15 @@ class _Look:
     async def _explain(self, crd: CustomResource) -> Finding:
         """Why discovery lacks a CRD, which may turn out to be no fault of the CRD."""
         try:
-            found = await self._client.get(f"{CRDS}/{crd.name}")
+            found = await read_definition(self._client, crd.name)
         except NotFound:
             return _missing(crd, "NotInstalled", "not installed")
-        if "deletionTimestamp" in found["metadata"]:
+        if found.being_deleted:
             return _missing(crd, "BeingDeleted", "being deleted")
-        served = [each["name"] for each in found["spec"]["versions"] if each["served"]]
-        if crd.version not in served:
-            detail = f"installed, but serves {', '.join(served) or 'no version'}, not {crd.version}"
+        if crd.version not in found.served:
+            detail = f"installed, but serves {', '.join(found.served) or 'no version'}, not {crd.version}"
             return _missing(crd, "VersionNotServed", detail)
-        trouble = _not_established(found.get("status") or {})
+        trouble = _not_established(found.conditions)
         if trouble:
             return _missing(crd, "NotEstablished", f"installed, but not Established{trouble}")
         service = await self._api_service(crd)
@@ -235,9 +234,8 @@ def _missing(requirement: Requirement, reason: str, detail: str) -> Finding:
     return Finding(requirement, Outcome.MISSING, reason, detail)
 
 
-def _not_established(status: dict[str, Any]) -> str:
-    """Why a CRD is not Established, in its own words after a colon or empty; '' when it is Established."""
-    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+def _not_established(conditions: Mapping[str, Mapping[str, Any]]) -> str:
+    """Why a CRD is not Established, in its own words after a colon; `yet` where it will be, '' when it is."""
     if conditions.get("Established", {}).get("status") == "True":
         return ""
     for name in ("NamesAccepted", "Established"):

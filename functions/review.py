@@ -151,7 +151,7 @@ async def _observe(
 ) -> Sequence[Verdict]:
     changed = frozenset(each.changed for each in asks if each.changed is not None)
     try:
-        target = await _open(world, cluster, asks)
+        target = await open_target(world, cluster, next((each.seen for each in reversed(asks) if each.seen), None))
     except (KubeconfigInvalid, Forbidden) as trouble:
         return unknown(components, trouble)
     verdicts = await judge(target, components, sleep=world.clock.sleep, changed=changed)
@@ -175,9 +175,19 @@ async def _renew(world: World, cluster: InferenceCluster) -> Target | None:
         return None
 
 
-async def _open(world: World, cluster: InferenceCluster, asks: Sequence[Ask]) -> Target:
-    seen = [each.seen for each in asks if each.seen is not None]
-    target = await world.targets.open(cluster.name, cluster.secret(), seen[-1] if seen else None)
+async def open_target(world: World, cluster: InferenceCluster, seen: SecretVersion | None = None) -> Target:
+    """The target of a cluster.
+
+    Args:
+        world: The world.
+        cluster: The InferenceCluster.
+        seen: The version of the kubeconfig Secret that the caller knows of.
+
+    Raises:
+        KubeconfigInvalid: There is no kubeconfig that could be used.
+        AccessError: The hub did not let it be read.
+    """
+    target = await world.targets.open(cluster.name, cluster.secret(), seen)
     if cluster.cloud_identity and not target.client.connection.has_credential:
         raise KubeconfigInvalid(
             "the kubeconfig holds no credential and cloud identities (identitySecretRef) are not supported yet; "

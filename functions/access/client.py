@@ -220,6 +220,8 @@ class Client:
                 async for line in _lines(response.content):
                     yield self._event(line, path)
         finally:
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()  # else TLS takes leave at length of a server that sends on
             response.close()
 
     def _event(self, line: bytes, path: str) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class _Entry:
     version: SecretVersion | None = None
     digest: bytes = b""
     target: Target | None = None
+    retired: Client | None = None  # the one before, which somebody may be using still
     failures: int = 0
     failed_at: datetime | None = None
 
@@ -140,8 +141,8 @@ class Targets:
     async def forget(self, cluster: str) -> None:
         """Closes the client of a cluster that is gone."""
         entry = self._entries.pop(cluster, None)
-        if entry is not None and entry.target is not None:
-            await entry.target.client.close()
+        for client in _clients(entry):
+            await client.close()
 
     async def close(self) -> None:
         """Closes every client."""
@@ -172,7 +173,18 @@ class Targets:
         client = self._connect(connection)
         entry.target = Target(client, DiscoveryReader(client))
         if target is not None:
-            await target.client.close()
+            await self._retire(entry, target.client)
+
+    async def _retire(self, entry: _Entry, client: Client) -> None:
+        """Leaves a replaced client to those who use it just now, until it is replaced once more."""
+        before, entry.retired = entry.retired, client
+        if before is not None:
+            await before.close()
+
+
+def _clients(entry: _Entry | None) -> list[Client]:
+    clients = [] if entry is None else [entry.retired, entry.target.client if entry.target is not None else None]
+    return [each for each in clients if each is not None]
 
 
 def _decode(data: dict[str, str], reference: SecretKey) -> bytes:

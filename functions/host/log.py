@@ -101,7 +101,7 @@ def printable(text: str, limit: int = LIMIT) -> str:
         text = text[: limit - 1] + "…"
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def stack_of(error: BaseException) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from functions.world import World
 
 TICK_SECONDS: Final = 60.0
+DEAD_LETTERS: Final = "/"
+"""Where the Triggers' dead letters go: a Service of its own, below no path."""
 _GRACE_SECONDS: Final = 1.0
 _TICK_SOURCE: Final = f"/apis/v1/namespaces/{manifests.NAMESPACE}/pingsources/tick"
 
@@ -89,6 +91,8 @@ class Runtime:
             await self.broker.publish(event)
 
     async def _call(self, path: str, event: Event) -> Response:
+        if path == DEAD_LETTERS:
+            return Response(status=204)  # the broker has logged it with the reason
         answer = await self._host.handle(path.strip("/"), event)
         for each in answer.events:
             self._on_event(each)
@@ -114,6 +118,5 @@ def tick(world: World) -> Event:
 
 
 def _triggers() -> str:
-    """The Triggers that are installed on a cluster as well; generated where a checkout does not hold them yet."""
-    path = deploy_directory() / "knative" / "triggers.yaml"
-    return path.read_text() if path.exists() else manifests.triggers(FUNCTIONS.values())
+    """The Triggers that are installed on a cluster as well."""
+    return (deploy_directory() / "knative" / "triggers.yaml").read_text()

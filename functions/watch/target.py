@@ -6,9 +6,10 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from events import types
-from functions.access.errors import AccessError, KubeconfigInvalid
-from functions.results import about
+from functions.access.errors import AccessError
+from functions.function import source_of
+from functions.results import check_requested
+from functions.review import open_target
 from functions.watch.reflector import Resource, resource_version
 from functions.watch.resource_watch import Announcer, ResourceWatch
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 CRDS: Final = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
 DEVICE_CLASSES: Final = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses")
-SOURCE: Final = "/modelplane/serving-stack/watch"
+SOURCE: Final = source_of("watch")
 REASON: Final = "WatchStarted"
 
 
@@ -107,12 +108,13 @@ class TargetWatch:
 
     def check(self, *observed: str) -> Event:
         """The request to look at this cluster, because nothing is known of what happened before the watch."""
-        kubeconfig = self.found.kubeconfig
-        seen = self._seen(kubeconfig.name) if kubeconfig is not None else None
-        version = seen and types.KubeconfigVersion(uid=seen.uid, resource_version=seen.resource_version)
-        data = types.CheckRequested(reason=REASON, kubeconfig=version)
         now = self._world.clock.now()
-        return about(SOURCE, self.found, types.CHECK_REQUESTED, data, now, observed=(REASON, *observed))
+        return check_requested(SOURCE, self.found, REASON, self._version(), now, observed=observed)
+
+    def _version(self) -> SecretVersion | None:
+        """Which version of its kubeconfig Secret was seen last."""
+        kubeconfig = self.found.kubeconfig
+        return self._seen(kubeconfig.name) if kubeconfig is not None else None
 
     async def _definitions_listed(self, resource_version: str) -> None:
         self._device_classes.reflector.wake()  # a server that came back may be a newer one, which serves them
@@ -126,8 +128,5 @@ class TargetWatch:
             await self._publish((self.check(resource.plural, resource_version),))
 
     async def _connect(self) -> Client:
-        kubeconfig = self.found.kubeconfig
-        if kubeconfig is None:
-            raise KubeconfigInvalid("spec.cluster.existing.secretRef names no kubeconfig Secret")
-        target = await self._world.targets.open(self.found.name, kubeconfig, self._seen(kubeconfig.name))
+        target = await open_target(self._world, self.found, self._version())
         return target.client

@@ -37,12 +37,12 @@ async def run() -> list[Figure]:
     """Starts in turns."""
     with started_hub() as hub, TemporaryDirectory() as logs:
         cold, bare = _cold_starts(hub, Path(logs))
-        memory, bare_memory = await _memory(hub, Path(logs))
         client = client_of(hub)
         try:
             first, met = await _firsts(hub, client, Path(logs) / "dev")
         finally:
             await client.close()
+        memory, bare_memory = await _memory(hub, Path(logs))  # by now the cluster is judged, so that sweeps are silent
     return [
         figure(
             "start: exec to 2xx on /health/readiness, serve",
