@@ -5,6 +5,7 @@ They are the ledger: one per component that can be checked, and `RequirementsMet
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 
     from functions.catalog import Component, Stack
 
+_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_])?")
 REQUIREMENTS_MET: Final = "RequirementsMet"
 MAX_MESSAGE: Final = 32_768
 """Longest message that Kubernetes' own condition schema allows, in characters."""
+
+MAX_DETAIL: Final = 1_024
+"""Longest message of one component, so that what a cluster says about itself does not bloat the object."""
 
 
 class Status(StrEnum):
@@ -94,7 +99,8 @@ def merge(
     for component in checked_components(stack):
         condition = fresh.get(component.condition) or present.get(component.condition)
         if condition is not None:
-            components.append(_stamp(condition, present, now))
+            fitting = replace(condition, reason=_reason(condition.reason), message=_fit(condition.message, MAX_DETAIL))
+            components.append(_stamp(fitting, present, now))
     summary = _summary(components, stack=stack, generation=generation)
     return (_stamp(summary, present, now), *components)
 
@@ -103,10 +109,16 @@ def _stamp(condition: Condition, present: Mapping[str, Condition], now: str) -> 
     """The condition with its transition time: kept while the status stays."""
     before = present.get(condition.type)
     kept = before is not None and before.status == condition.status and before.last_transition_time
-    message = condition.message
-    if len(message) > MAX_MESSAGE:
-        message = message[: MAX_MESSAGE - 1] + "…"
-    return replace(condition, message=message, last_transition_time=kept or now)
+    return replace(condition, last_transition_time=kept or now)
+
+
+def _fit(text: str, limit: int) -> str:
+    """A text fit for a condition: on one line, so long at most, without what could steer a terminal.
+
+    The API server refuses some control characters and stores others differently than they were sent.
+    """
+    plain = "".join(each if each.isprintable() else " " for each in text)
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 
 def _summary(components: Sequence[Condition], *, stack: Stack, generation: int) -> Condition:
@@ -127,6 +139,11 @@ def _summary(components: Sequence[Condition], *, stack: Stack, generation: int) 
     return _condition(Status.TRUE, REQUIREMENTS_MET, "", generation)
 
 
+def _reason(text: str) -> str:
+    """A reason as Kubernetes' own schema allows it, which a server need not keep to."""
+    return text if _REASON.fullmatch(text) else "Other"
+
+
 def _grouped(conditions: Sequence[Condition], names: Mapping[str, str]) -> str:
     """The trouble of several components, each text once: a dead cluster has one message, not eleven."""
     by_message: dict[str, list[str]] = {}
@@ -139,5 +156,9 @@ def _grouped(conditions: Sequence[Condition], names: Mapping[str, str]) -> str:
 
 def _condition(status: Status, reason: str, message: str, generation: int) -> Condition:
     return Condition(
-        type=REQUIREMENTS_MET, status=status, reason=reason, message=message, observed_generation=generation
+        type=REQUIREMENTS_MET,
+        status=status,
+        reason=reason,
+        message=_fit(message, MAX_MESSAGE),
+        observed_generation=generation,
     )

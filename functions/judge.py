@@ -27,6 +27,8 @@ API_SERVICES: Final = "/apis/apiregistration.k8s.io/v1/apiservices"
 NOT_DISCOVERED: Final = "NotDiscovered"
 """Reason of an Established CRD that discovery does not list, as while an API server starts."""
 
+YET: Final = " yet"
+
 PATIENCE: Final = tuple(0.002 * 2**n for n in range(9))
 """Seconds between looks at discovery that trails an Established CRD; 1.02 s in all."""
 
@@ -46,12 +48,14 @@ class Finding:
     Attributes:
         reason: CamelCase, as in a condition; empty when met.
         detail: Why, in words that stay the same while the trouble does; empty when met.
+        passing: Whether it is missing for this moment only: a CRD that is about to be Established, which is an event.
     """
 
     requirement: Requirement
     outcome: Outcome
     reason: str = ""
     detail: str = ""
+    passing: bool = False
 
     def __str__(self) -> str:
         return f"{self.requirement}: {self.detail or 'met'}"
@@ -83,9 +87,32 @@ class Verdict:
         return "; ".join(str(each) for each in self._deciding)
 
     @property
+    def passing(self) -> bool:
+        """Whether something of it is missing for this moment only."""
+        return any(each.passing for each in self._deciding)
+
+    @property
     def _deciding(self) -> tuple[Finding, ...]:
         outcome = self.outcome
         return tuple(each for each in self.findings if each.outcome is outcome is not Outcome.MET)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one look at a cluster found.
+
+    Attributes:
+        verdicts: In the order of the components that were asked for.
+        discovery: What the cluster served when they were found; None where nothing rested on it.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    discovery: Discovery | None = None
+
+    def finding(self, requirement: Requirement) -> Finding | None:
+        """What was found of one requirement, None where it was not looked at."""
+        findings = (each for verdict in self.verdicts for each in verdict.findings)
+        return next((each for each in findings if each.requirement == requirement), None)
 
 
 def worst(findings: Iterable[Finding]) -> Outcome:
@@ -94,12 +121,16 @@ def worst(findings: Iterable[Finding]) -> Outcome:
     return next((each for each in (Outcome.MISSING, Outcome.UNKNOWN) if each in outcomes), Outcome.MET)
 
 
-def unknown(components: Iterable[Component], trouble: AccessError) -> list[Verdict]:
-    """The verdict on components of a cluster that could not be asked at all."""
-    return [
-        Verdict(each, tuple(Finding(one, Outcome.UNKNOWN, trouble.reason, str(trouble)) for one in each.requirements))
-        for each in components
-    ]
+def unknown(components: Iterable[Component], trouble: AccessError) -> Judgement:
+    """The judgement on components of a cluster that could not be asked at all."""
+    return Judgement(
+        tuple(
+            Verdict(
+                each, tuple(Finding(one, Outcome.UNKNOWN, trouble.reason, str(trouble)) for one in each.requirements)
+            )
+            for each in components
+        )
+    )
 
 
 async def judge(
@@ -108,39 +139,55 @@ async def judge(
     *,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     changed: Collection[str] = (),
-) -> list[Verdict]:
+    former: Judgement | None = None,
+) -> Judgement:
     """Judges components by what the cluster serves and holds right now.
 
     Args:
         target: The cluster.
-        components: Which ones; the answer is in their order.
+        components: Which ones.
         sleep: Waits so many seconds while discovery trails a CRD.
         changed: Names of objects that events pointed at; looked at closely even where discovery is content, since
             discovery learns of a deletion some milliseconds later.
+        former: What was found just before: while discovery stays the same, so do its findings on CRDs.
     """
     requirements = tuple(dict.fromkeys(one for each in components for one in each.requirements))
-    look = _Look(target, requirements, changed)
+    look = _Look(target, requirements, changed, former)
     found = dict(zip(requirements, await asyncio.gather(*map(look.at, requirements)), strict=True))
-    trailing = [each for each, finding in found.items() if finding.reason == NOT_DISCOVERED]
+    trailing = [
+        each for each, finding in found.items() if finding.reason == NOT_DISCOVERED and isinstance(each, CustomResource)
+    ]
     for seconds in PATIENCE:
         if not trailing:
             break
         await sleep(seconds)
         try:
-            discovery = await target.discovery.read(look.groups)
+            look.discovery = await target.discovery.read(look.groups)
         except AccessError:
             break
-        served = [each for each in trailing if discovery.serves(each.group, each.version, each.plural)]
+        served = [each for each in trailing if look.discovery.serves(each.group, each.version, each.plural)]
         found.update((each, Finding(each, Outcome.MET)) for each in served)
         trailing = [each for each in trailing if each not in served]
-    return [Verdict(each, tuple(found[one] for one in each.requirements)) for each in components]
+    for each in trailing:
+        found[each] = await look.hidden(each)
+    return Judgement(
+        tuple(Verdict(each, tuple(found[one] for one in each.requirements)) for each in components), look.discovery
+    )
 
 
 class _Look:
     """One look at one cluster; discovery is asked at most once, however many requirements rest on it."""
 
-    def __init__(self, target: Target, requirements: Sequence[Requirement], changed: Collection[str]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        requirements: Sequence[Requirement],
+        changed: Collection[str],
+        former: Judgement | None,
+    ) -> None:
         self.groups = frozenset(each.group for each in requirements)
+        self.discovery: Discovery | None = None
+        self._former = former
         self._client: Client = target.client
         self._reader = target.discovery
         self._reading: asyncio.Task[Discovery] | None = None
@@ -157,10 +204,15 @@ class _Look:
     async def _discovery(self) -> Discovery:
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._reader.read(self.groups))
-        return await self._reading
+        self.discovery = await self._reading
+        return self.discovery
 
     async def _custom_resource(self, crd: CustomResource) -> Finding:
         discovery = await self._discovery()
+        if self._former is not None and self._former.discovery is discovery:
+            known = self._former.finding(crd)
+            if known is not None:
+                return known
         if discovery.serves(crd.group, crd.version, crd.plural):
             return await self._confirm(crd) if crd.name in self._changed else Finding(crd, Outcome.MET)
         if discovery.is_stale(crd.group, crd.version):
@@ -172,8 +224,8 @@ class _Look:
         """A CRD that discovery serves, unless the object itself already knows of its deletion."""
         try:
             found = await self._client.get_metadata(f"{CRDS}/{crd.name}")
-        except NotFound:
-            return _missing(crd, "NotInstalled", "not installed")
+        except NotFound as trouble:
+            return _missing(crd, "NotInstalled", "not installed") if trouble.kind_known else Finding(crd, Outcome.MET)
         except AccessError:
             return Finding(crd, Outcome.MET)
         if "deletionTimestamp" in found["metadata"]:
@@ -184,7 +236,9 @@ class _Look:
         """Why discovery lacks a CRD, which may turn out to be no fault of the CRD."""
         try:
             found = await read_definition(self._client, crd.name)
-        except NotFound:
+        except NotFound as absent:
+            if not absent.kind_known:
+                raise  # something else answered than what holds the CRDs
             return _missing(crd, "NotInstalled", "not installed")
         if found.being_deleted:
             return _missing(crd, "BeingDeleted", "being deleted")
@@ -193,7 +247,12 @@ class _Look:
             return _missing(crd, "VersionNotServed", detail)
         trouble = _not_established(found.conditions)
         if trouble:
-            return _missing(crd, "NotEstablished", f"installed, but not Established{trouble}")
+            detail = f"installed, but not Established{trouble}"
+            return Finding(crd, Outcome.MISSING, "NotEstablished", detail, passing=trouble == YET)
+        return Finding(crd, Outcome.UNKNOWN, NOT_DISCOVERED)
+
+    async def hidden(self, crd: CustomResource) -> Finding:
+        """An Established CRD that discovery does not come to list."""
         service = await self._api_service(crd)
         detail = f"Established, but the API server's discovery does not list it; look at {service}"
         return Finding(crd, Outcome.UNKNOWN, NOT_DISCOVERED, detail)
@@ -242,4 +301,4 @@ def _not_established(conditions: Mapping[str, Mapping[str, Any]]) -> str:
         condition = conditions.get(name)
         if condition is not None and condition["status"] == "False" and condition["reason"] != "Installing":
             return f": {condition['reason']}: {one_line(condition['message'])}"
-    return " yet"
+    return YET

@@ -22,7 +22,7 @@ from functions.access.errors import (
 from functions.catalog import Stack
 from functions.conditions import REQUIREMENTS_MET, Condition, Status, checked_components, merge
 from functions.function import Later
-from functions.judge import Outcome, Verdict, judge, unknown
+from functions.judge import Judgement, Outcome, Verdict, judge, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -127,13 +127,22 @@ async def _settle(world: World, cluster: InferenceCluster, stack: Stack, asks: S
     if REQUIREMENTS_MET not in cluster.conditions:
         cluster = await _write(world, cluster, _merged(world, cluster, stack, ()))
     components = _to_judge(cluster, stack, {each.component for each in asks})
+    judgement: Judgement | None = None
     for _ in range(ATTEMPTS):
-        verdicts = await _observe(world, cluster, components, asks)
-        written = await _write(world, cluster, _merged(world, cluster, stack, verdicts))
-        if written is cluster or all(each.outcome is Outcome.UNKNOWN for each in verdicts):
+        judgement = await _observe(world, cluster, components, asks, judgement)
+        news = [each for each in judgement.verdicts if not _is_passing(each, cluster, asks)]
+        written = await _write(world, cluster, _merged(world, cluster, stack, news))
+        if written is cluster or all(each.outcome is Outcome.UNKNOWN for each in news):
             return written  # where nothing can be seen, looking again would cost another time limit
         cluster = written
     raise Later(f"what {cluster.name} brings changed {ATTEMPTS} times while it was looked at")
+
+
+def _is_passing(verdict: Verdict, cluster: InferenceCluster, asks: Sequence[Ask]) -> bool:
+    """Whether what is missing already is merely on its way: the event of its arrival is near, and else the tick."""
+    condition = cluster.conditions.get(verdict.component.condition)
+    missing = condition is not None and condition.status is Status.FALSE and cluster.judged
+    return verdict.passing and missing and all(each.component is not None for each in asks)
 
 
 def _to_judge(cluster: InferenceCluster, stack: Stack, asked: Collection[Component | None]) -> tuple[Component, ...]:
@@ -147,15 +156,19 @@ def _to_judge(cluster: InferenceCluster, stack: Stack, asked: Collection[Compone
 
 
 async def _observe(
-    world: World, cluster: InferenceCluster, components: Sequence[Component], asks: Sequence[Ask]
-) -> Sequence[Verdict]:
+    world: World,
+    cluster: InferenceCluster,
+    components: Sequence[Component],
+    asks: Sequence[Ask],
+    former: Judgement | None,
+) -> Judgement:
     changed = frozenset(each.changed for each in asks if each.changed is not None)
     try:
         target = await open_target(world, cluster, next((each.seen for each in reversed(asks) if each.seen), None))
     except (KubeconfigInvalid, Forbidden) as trouble:
         return unknown(components, trouble)
-    verdicts = await judge(target, components, sleep=world.clock.sleep, changed=changed)
-    reasons = {finding.reason for verdict in verdicts for finding in verdict.findings}
+    judgement = await judge(target, components, sleep=world.clock.sleep, changed=changed, former=former)
+    reasons = {finding.reason for verdict in judgement.verdicts for finding in verdict.findings}
     if reasons == {Unreachable.reason}:
         world.targets.failed(cluster.name, world.clock.now())
     else:
@@ -164,7 +177,7 @@ async def _observe(
         renewed = await _renew(world, cluster)
         if renewed is not None:
             return await judge(renewed, components, sleep=world.clock.sleep, changed=changed)
-    return verdicts
+    return judgement
 
 
 async def _renew(world: World, cluster: InferenceCluster) -> Target | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from functions.catalog import Stack, component
-from functions.conditions import MAX_MESSAGE, Condition, Status, checked_components, merge
+from functions.conditions import MAX_DETAIL, MAX_MESSAGE, Condition, Status, checked_components, merge
 
 NOW, EARLIER = "2026-12-01T04:00:00Z", "2026-12-01T03:00:00Z"
 
@@ -116,6 +116,26 @@ def test_a_message_is_cut_where_kubernetes_would_refuse_it() -> None:
     long = judged("cert-manager", Status.FALSE, "NotInstalled", "x" * (MAX_MESSAGE + 1))
     for condition in merge({}, [long], stack=Stack.STANDARD, generation=1, now=NOW):
         assert len(condition.message) <= MAX_MESSAGE
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x1b", "\n", "\x7f", "\x85", "\u2028", "\ufffe", "\ud800"])
+def test_what_could_steer_a_terminal_or_is_refused_becomes_a_space(character: str) -> None:
+    found = [judged("cert-manager", Status.FALSE, "NotEstablished", f"a{character}b")]
+    for condition in merge({}, found, stack=Stack.STANDARD, generation=1, now=NOW):
+        assert "a b" in condition.message
+
+
+def test_a_component_says_only_so_much() -> None:
+    long = judged("cert-manager", Status.FALSE, "NotInstalled", "x" * 100_000)
+    summary_, component_ = merge({}, [long], stack=Stack.STANDARD, generation=1, now=NOW)
+    assert len(component_.message) == MAX_DETAIL
+    assert len(summary_.message) < 2 * MAX_DETAIL
+
+
+@pytest.mark.parametrize("reason", ["", "no word", "x" * 2000, "A\n"])
+def test_a_reason_that_kubernetes_would_refuse(reason: str) -> None:
+    found = [judged("cert-manager", Status.FALSE, reason, "m")]
+    assert merge({}, found, stack=Stack.STANDARD, generation=1, now=NOW)[1].reason == "Other"
 
 
 def test_the_json_form_is_read_back() -> None:

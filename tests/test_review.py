@@ -6,9 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp import web
 
 from functions.catalog import COMPONENTS, CustomResource, DeviceClass, Stack, component, of_stack
 from functions.review import Ask, review
+from tests.faults import Fault, faulty
 from tests.support import (
     CRDS,
     DEVICE_CLASSES,
@@ -30,7 +32,7 @@ from tests.support import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from functions.local.api import Api
     from functions.local.instance import ControlPlane
@@ -137,6 +139,41 @@ async def test_a_version_that_is_not_served(world: World, api: Api, versions: li
     condition = conditions(api)["CertManagerProvided"]
     assert (condition["status"], condition["reason"]) == ("False", "VersionNotServed")
     assert condition["message"] == f"{CERTIFICATES}: {detail}"
+
+
+async def test_a_crd_on_its_way_is_no_news_to_an_event_and_told_by_the_tick(hub: ControlPlane, time: Moving) -> None:
+    async def unestablished(_: web.Request, real: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
+        answer = await real()
+        if answer.status != 200:
+            return answer
+        assert isinstance(answer.body, bytes)
+        document = json.loads(answer.body)
+        document["status"]["conditions"] = None
+        return web.json_response(document)
+
+    async def hidden(_: web.Request, real: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
+        answer = await real()
+        assert isinstance(answer.body, bytes)
+        document = json.loads(answer.body)
+        document["items"] = [each for each in document["items"] if each["metadata"]["name"] != CERTIFICATES.group]
+        return web.Response(body=json.dumps(document), headers={"Content-Type": answer.headers["Content-Type"]})
+
+    async with faulty(hub) as target:
+        target.faults += [Fault("/apis", hidden, exact=True), Fault(CRDS, unestablished)]
+        put_kubeconfig(hub.api, target.kubeconfig)
+        world = await open_world(hub.kubeconfig, time.clock)
+        put_cluster(hub.api)
+        await review(world, "gpu-1", Ask())
+        assert conditions(hub.api)["CertManagerProvided"]["reason"] == "NotInstalled"
+        apply(hub.api, f"{CRDS}/{CERTIFICATES.name}", crd_manifest(CERTIFICATES.name, "v1"))
+        await served(world.hub.client, CERTIFICATES)
+        await review(world, "gpu-1", Ask(component=component("cert-manager"), changed=CERTIFICATES.name))
+        assert conditions(hub.api)["CertManagerProvided"]["reason"] == "NotInstalled"
+        await review(world, "gpu-1", Ask(tick=True))
+        condition = conditions(hub.api)["CertManagerProvided"]
+        assert (condition["status"], condition["reason"]) == ("False", "NotEstablished")
+        assert condition["message"] == f"{CERTIFICATES}: installed, but not Established yet"
+        await world.close()
 
 
 async def test_a_crd_whose_names_are_taken_says_by_which_rule(world: World, api: Api) -> None:

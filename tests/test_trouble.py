@@ -285,6 +285,19 @@ async def test_a_dead_apiservice_hides_its_own_group_and_no_other(world: World, 
     assert "APIService v1alpha1.trust.cert-manager.io (ServiceNotFound)" in found["TrustManagerProvided"]["message"]
 
 
+async def test_a_404_of_something_else_is_no_miss(world: World, api: Api, target: Faulty) -> None:
+    """What discovery serves is met, and what it lacks cannot be told, where a proxy hides the CRDs themselves."""
+    apply(api, f"{CRDS}/{CERTIFICATES.name}", crd_manifest(CERTIFICATES.name, "v1"))
+    await served(world.hub.client, CERTIFICATES)
+    hiding = status(404, "404 page not found", "text/plain")
+    hiding.path = CRDS
+    target.faults.append(hiding)
+    await review(world, "gpu-1", Ask(component=component("cert-manager"), changed=CERTIFICATES.name))
+    found = conditions(api)
+    assert found["CertManagerProvided"]["status"] == "True"
+    assert (found["TrustManagerProvided"]["status"], found["TrustManagerProvided"]["reason"]) == ("Unknown", "NotFound")
+
+
 async def test_a_cluster_too_old_for_the_device_api(world: World, api: Api, target: Faulty) -> None:
     async def absent(_: web.Request, __: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
         return web.Response(status=404, text="404 page not found")

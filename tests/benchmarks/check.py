@@ -99,9 +99,9 @@ async def _inside(path: Path) -> tuple[Stopwatch, Stopwatch]:
         with ours:
             client = Client(kubeconfig.from_files([path]))
             judged = judge(Target(client, DiscoveryReader(client)), components)
-            verdicts, _ = await asyncio.gather(judged, client.get("/version"))
+            judgement, _ = await asyncio.gather(judged, client.get("/version"))
             await client.close()
-        assert all(each.outcome is Outcome.MET for each in verdicts)
+        assert all(each.outcome is Outcome.MET for each in judgement.verdicts)
         with limit:
             client = Client(kubeconfig.load_file(path))
             await DiscoveryReader(client).read(())
