@@ -34,6 +34,7 @@ MAX_SIZE: Final = 1 << 20
 STRUCTURED: Final = "application/cloudevents+json"
 
 _PREFIX: Final = "ce-"
+_CONTENT_TYPE: Final = "content-type"
 _BATCH: Final = "application/cloudevents-batch"
 _ANY_FORMAT: Final = "application/cloudevents"
 _CORE: Final = frozenset(
@@ -85,13 +86,15 @@ def decode(headers: Mapping[str, str], body: bytes) -> Event:
     attributes: dict[str, str] = {}
     content_type: str | None = None
     for header, value in headers.items():
-        name = header.lower()
-        if name.startswith(_PREFIX):
-            _add(attributes, name[len(_PREFIX) :], value)
-        elif name == "content-type":
+        name = _attribute(header)
+        if name is None:
+            continue
+        if name == _CONTENT_TYPE:
             if content_type is not None:
                 raise Malformed("header Content-Type occurs twice")
             content_type = value
+        else:
+            _add(attributes, name, value)
     media_type = _media_type(content_type) if content_type is not None else ""
     if media_type.startswith(_ANY_FORMAT):
         return _decode_structured(media_type, body)
@@ -184,6 +187,18 @@ def read(event: Event, model: type[Model]) -> Model:
 def _check_size(body: bytes) -> None:
     if len(body) > MAX_SIZE:
         raise TooLarge(f"the body has {len(body)} bytes, more than the {MAX_SIZE} that are allowed")
+
+
+@lru_cache(maxsize=256)
+def _attribute(header: str) -> str | None:
+    """The attribute that a header carries, `content-type` for the one that is none, None for any other header.
+
+    Senders use the same few names, so that each is looked at once.
+    """
+    name = header.lower()
+    if name.startswith(_PREFIX):
+        return name[len(_PREFIX) :]
+    return name if name == _CONTENT_TYPE else None
 
 
 def _add(attributes: dict[str, str], name: str, value: str) -> None:
@@ -324,9 +339,15 @@ def is_plainly_valid(attributes: Mapping[str, str], time: datetime | None) -> bo
         return False
     if time is not None and time.tzinfo is None:
         return False
-    return "data" not in attributes and all(
-        value if name in _CORE else _EXTENSION.fullmatch(name) for name, value in attributes.items()
-    )
+    for name, value in attributes.items():
+        if not (value if name in _CORE else _is_extension(name)):
+            return False
+    return "data" not in attributes
+
+
+@lru_cache(maxsize=256)
+def _is_extension(name: str) -> bool:
+    return _EXTENSION.fullmatch(name) is not None
 
 
 def _time(written: str) -> datetime:

@@ -12,6 +12,7 @@ import re
 import ssl
 from dataclasses import replace
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
 
 TRIES: Final = 6
 REQUEST_TIMEOUT: Final = 5.0
-"""Seconds for one request."""
+"""Seconds for one request, once it has a connection."""
 BUDGET: Final = 10.0
-"""Seconds after which no further try of an event begins."""
+"""Seconds in tries and between them after which no further try of an event begins."""
 
 _RETRIED: Final = frozenset({404, 408, 425, 429, 500, 502, 503, 504})
 _EXTENSION: Final = re.compile(r"[a-z0-9]+", re.ASCII)
 _CONNECTIONS: Final = 16
+"""Requests at once; further ones wait for their turn, and that wait is on nobody's account."""
 
 
 class NoSink(ValueError):  # noqa: N818 - named for what the environment lacks
@@ -65,7 +67,8 @@ class Publisher:
 
     Retried are missing answers and 404, 408, 425, 429 and every 5xx of a gateway or broker: what Knative's own
     sources retry, and 500 too, which a Broker answers when its channel hiccups and which costs a source the event.
-    Waits grow from 0.1 s, a Retry-After is honoured, and no try begins after `BUDGET`.
+    Waits grow from 0.1 s, a Retry-After is honoured, and no try begins after `BUDGET`. Many events at once take the
+    time that the sink takes for them: waiting for a turn uses up neither a request's time nor the budget.
 
     Args:
         sink: An http(s) URL.
@@ -90,6 +93,7 @@ class Publisher:
         self._extensions = _checked(extensions or {})
         self._tls = _tls(ca_certs) if ca_certs and sink.startswith("https:") else None
         self._sleep = sleep
+        self._turns = asyncio.Semaphore(_CONNECTIONS)
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
@@ -135,14 +139,28 @@ class Publisher:
             event = replace(event, extensions={**event.extensions, **self._extensions})
         message = encode_binary(event)
         what = f"sink {self._host} did not accept event {event.id} of type {event.type}"
+        spent = 0.0
+
+        async def attempt() -> None:
+            nonlocal spent
+            async with self._turns:
+                begun = monotonic()
+                try:
+                    await self._post(message.headers, message.body, what)
+                finally:
+                    spent += monotonic() - begun
+
+        def over(state: tenacity.RetryCallState) -> bool:
+            return spent + state.idle_for + state.upcoming_sleep >= BUDGET
+
         retrying = tenacity.AsyncRetrying(
             sleep=self._sleep,
-            stop=tenacity.stop_after_attempt(TRIES) | tenacity.stop_before_delay(BUDGET),
+            stop=tenacity.stop_any(tenacity.stop_after_attempt(TRIES), over),
             wait=_wait,
             retry=tenacity.retry_if_exception_type(_TryAgain),
             reraise=True,
         )
-        await retrying(self._post, message.headers, message.body, what)
+        await retrying(attempt)
 
     async def _post(self, headers: Mapping[str, str], body: bytes, what: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The limit of the host: aiohttp's low-level server on uvloop, which reads each request and answers 204.
+"""The limit of the host: an aiohttp application on uvloop with one handler, which reads each request and answers 204.
 
 Run as `python -m tests.benchmarks.bare PORT`.
 """
@@ -12,13 +12,16 @@ import uvloop
 from aiohttp import web
 
 
-async def _nothing(request: web.BaseRequest) -> web.Response:
+async def _nothing(request: web.Request) -> web.Response:
     await request.read()
     return web.Response(status=204)
 
 
 async def _serve(port: int) -> None:
-    runner = web.ServerRunner(web.Server(_nothing, access_log=None))
+    app = web.Application()
+    app.router.add_post("/", _nothing)
+    app.router.add_get("/health/readiness", _nothing)
+    runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
     await asyncio.Event().wait()
