@@ -284,8 +284,8 @@ class _Look:
         except AccessError:
             return f"APIService {name}"
         for condition in (found.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "Available" and condition["status"] != "True":
-                return f"APIService {name} ({one_line(condition['reason'])})"
+            if condition.get("type") == "Available" and condition.get("status") != "True":
+                return f"APIService {name} ({one_line(condition.get('reason', ''))})"
         return f"APIService {name}"
 
 
@@ -299,6 +299,6 @@ def _not_established(conditions: Mapping[str, Mapping[str, Any]]) -> str:
         return ""
     for name in ("NamesAccepted", "Established"):
         condition = conditions.get(name)
-        if condition is not None and condition["status"] == "False" and condition["reason"] != "Installing":
-            return f": {condition['reason']}: {one_line(condition['message'])}"
+        if condition is not None and condition.get("status") == "False" and condition.get("reason") != "Installing":
+            return f": {condition.get('reason', '')}: {one_line(condition.get('message', ''))}"
     return YET

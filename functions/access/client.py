@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
@@ -16,9 +17,9 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from functions.access.credentials import HELPER_TIMEOUT
-from functions.access.diagnosis import not_kubernetes, status_error
+from functions.access.diagnosis import not_kubernetes, status_error, too_long
 from functions.access.errors import ServerError, Throttled
-from functions.access.transport import Call, Transport
+from functions.access.transport import Call, Transport, hang_up
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -41,6 +42,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _PATH_CHARACTERS: Final = "/:@!$&'()*+,;=~"
+_LINE_LIMIT: Final = 4 << 20  # bytes of one event of a watch
+# What JSON takes as it stands and YAML does not, or reads as the end of a line.
+_NOT_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _WATCH_GRACE: Final = 10.0  # beyond the time after which the server itself ends a watch
 
 
@@ -139,7 +143,7 @@ class Client:
         data = None
         if body is not None:
             sent = (*sent, ("Content-Type", content_type))
-            data = orjson.dumps(body)
+            data = _yaml(orjson.dumps(body)) if content_type == APPLY else orjson.dumps(body)
         repeatable = method == "GET" or content_type == APPLY
         call = Call(method, _path(path, params), sent, data, repeatable=repeatable)
         return await self._again(self._exchange, call)
@@ -217,19 +221,20 @@ class Client:
         response = await self._again(self._transport.open, call)
         try:
             with self._transport.diagnosed(silence):
-                async for line in _lines(response.content):
+                async for line in _lines(response.content, self.server):
                     yield self._event(line, path)
         finally:
-            if response.connection is not None and response.connection.transport is not None:
-                response.connection.transport.abort()  # else TLS takes leave at length of a server that sends on
-            response.close()
+            hang_up(response)
 
     def _event(self, line: bytes, path: str) -> dict[str, Any]:
         asked = f"watch of {path}"
         event = self._object(self._document(line, asked), asked)
         if event.get("type") == "ERROR":
-            status = event.get("object") or {}
-            raise status_error(asked, int(status.get("code") or 0), status)
+            status = self._object(event.get("object"), f"{asked} as an error")
+            code = status.get("code")
+            if not isinstance(code, int):
+                raise not_kubernetes(self.server, f"an error without a code came for {asked}")
+            raise status_error(asked, code, status)
         return event
 
     async def _write(
@@ -259,8 +264,7 @@ class Client:
 
     async def _exchange(self, call: Call) -> Reply:
         response = await self._transport.open(call)
-        with self._transport.diagnosed():
-            return Reply(response.status, response.headers, await response.read())
+        return Reply(response.status, response.headers, await self._transport.read(response))
 
     async def _again(self, attempt: Callable[[Call], Awaitable[_T]], call: Call) -> _T:
         """Tries until it succeeds, fails for good, or the budget is spent."""
@@ -293,14 +297,25 @@ def _path(path: str, params: Mapping[str, str] | None) -> str:
     return quote(path, safe=_PATH_CHARACTERS) + query
 
 
-async def _lines(stream: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream, of any length; an unfinished last one is dropped."""
+def _yaml(body: bytes) -> bytes:
+    """JSON that says the same when it is read as YAML, which API servers do with the body of an apply."""
+    if body.isascii() and b"\x7f" not in body:
+        return body
+    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", body.decode()).encode()
+
+
+async def _lines(stream: aiohttp.StreamReader, server: str) -> AsyncGenerator[bytes, None]:
+    """The lines of a stream; an unfinished last one is dropped."""
     begun: list[bytes] = []
+    size = 0
     async for chunk in stream.iter_any():
         first, *others = chunk.split(b"\n")
         begun.append(first)
+        size += len(first)
         for following in others:
             line = b"".join(begun)
-            begun = [following]
+            begun, size = [following], len(following)
             if line:
                 yield line
+        if size > _LINE_LIMIT:
+            raise too_long(server, _LINE_LIMIT, "one event of a watch")

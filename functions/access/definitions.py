@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from functions.access.errors import Unreachable
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -58,7 +56,9 @@ async def read_definition(client: Client, name: str) -> Definition:
     reply = await client.request("GET", f"{CRDS}/{name}", headers=headers)
     found = outline(reply.body) or whole(reply.body)
     if found is None:
-        raise Unreachable(f"{client.server} does not answer like a Kubernetes API server: CRD {name} is no CRD")
+        from functions.access.diagnosis import not_kubernetes  # noqa: PLC0415 - aiohttp takes time to import
+
+        raise not_kubernetes(client.server, f"CRD {name} is no CRD")
     return found
 
 

@@ -67,6 +67,8 @@ def _trouble(error: Exception, timeout: float, connect_timeout: float) -> str:
             said = _connect_trouble(error)
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError():
             said = "closed the connection before its answer was complete"
+        case ValueError() | TypeError() | RuntimeError():
+            said = f"cannot be connected to in the way that the kubeconfig says ({type(error).__name__})"
         case _:
             said = "does not answer like a Kubernetes API server: malformed HTTP"
     return said
@@ -144,6 +146,12 @@ def status_error(asked: str, code: int, status: Mapping[str, Any], retry_after: 
 def not_kubernetes(server: str, what: str) -> errors.Unreachable:
     """Something answers at that address, but not like an API server; `what` came instead."""
     return errors.Unreachable(f"{server} does not answer like a Kubernetes API server: {what}")
+
+
+def too_long(server: str, limit: int, what: str) -> errors.Unreachable:
+    """More than `limit` bytes came as one `what`; nothing is made of the part that was read."""
+    size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
+    return errors.Unreachable(f"{server} sent more than {size} as {what}")
 
 
 def _status_body(body: bytes) -> dict[str, Any] | None:

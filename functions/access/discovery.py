@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from functions.access.client import DISCOVERY
-from functions.access.errors import NotFound, ServerError, Unreachable
+from functions.access.diagnosis import not_kubernetes
+from functions.access.errors import NotFound, ServerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from functions.access.client import Client
 
@@ -24,7 +26,8 @@ class Discovery:
     """What was served at one moment.
 
     Attributes:
-        groups: Versions of each group as aggregated discovery lists them, the preferred one first.
+        groups: Versions of each group, the preferred one first, each with `version`, `freshness` and its `resources`
+            of `resource` and `verbs`.
         etag: Names this answer to the server; empty where the server gives none.
     """
 
@@ -35,9 +38,9 @@ class Discovery:
         """The verbs of a resource in a version; empty where it is not served."""
         for each in self.groups.get(group, ()):
             if each["version"] == version:
-                for resource in each.get("resources") or ():
+                for resource in each["resources"]:
                     if resource["resource"] == plural:
-                        return frozenset(resource.get("verbs") or ())
+                        return frozenset(resource["verbs"])
         return frozenset()
 
     def serves(self, group: str, version: str, plural: str) -> bool:
@@ -52,9 +55,7 @@ class Discovery:
 
     def is_stale(self, group: str, version: str) -> bool:
         """Whether the server could not ask the extension API server behind this version just now."""
-        return any(
-            each["version"] == version and each.get("freshness") == "Stale" for each in self.groups.get(group, ())
-        )
+        return any(each["version"] == version and each["freshness"] == "Stale" for each in self.groups.get(group, ()))
 
 
 class DiscoveryReader:
@@ -83,35 +84,63 @@ class DiscoveryReader:
         content_type = reply.headers.get("Content-Type", "")
         document = _parse(reply.body, self._client.server)
         if _AGGREGATED in content_type and document.get("kind") == "APIGroupDiscoveryList":
-            found = {each["metadata"]["name"]: each.get("versions") or [] for each in document.get("items") or ()}
+            with _well_formed(self._client.server, "/apis"):
+                found = {
+                    _text(each["metadata"]["name"]): [_version(one, "resource") for one in each.get("versions") or ()]
+                    for each in document.get("items") or ()
+                }
             self._last = Discovery(found, reply.headers.get("ETag", ""))
             return self._last
         if document.get("kind") != "APIGroupList":
-            raise Unreachable(f"{self._client.server} does not answer like a Kubernetes API server at /apis")
+            raise not_kubernetes(self._client.server, "/apis lists no groups")
         return Discovery(await self._one_by_one(document, frozenset(groups)))
 
     async def _one_by_one(self, document: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
         """The same from the group documents of a server that does not aggregate them."""
-        listed = {
-            each["name"]: [version["version"] for version in each["versions"]]
-            for each in document.get("groups") or ()
-            if each["name"] in wanted
-        }
+        with _well_formed(self._client.server, "/apis"):
+            listed = {
+                each["name"]: [_text(version["version"]) for version in each["versions"]]
+                for each in document.get("groups") or ()
+                if each["name"] in wanted
+            }
         found = await asyncio.gather(
-            *(self._version(group, version) for group, versions in listed.items() for version in versions)
+            *(self._read_version(group, version) for group, versions in listed.items() for version in versions)
         )
         by_version = iter(found)
         return {group: [next(by_version) for _ in versions] for group, versions in listed.items()}
 
-    async def _version(self, group: str, version: str) -> dict[str, Any]:
+    async def _read_version(self, group: str, version: str) -> dict[str, Any]:
+        path = f"/apis/{group}/{version}"
         try:
-            document = await self._client.get(f"/apis/{group}/{version}")
+            document = await self._client.get(path)
         except (NotFound, ServerError):
             return {"version": version, "freshness": "Stale", "resources": []}
-        resources = [
-            {"resource": each["name"], "verbs": each.get("verbs") or []} for each in document.get("resources") or ()
-        ]
-        return {"version": version, "freshness": "Current", "resources": resources}
+        with _well_formed(self._client.server, path):
+            return _version({"version": version, "resources": document.get("resources")}, "name")
+
+
+@contextmanager
+def _well_formed(server: str, path: str) -> Iterator[None]:
+    """Turns what an entry of another form raises into the error of a server that is none of Kubernetes."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError):
+        raise not_kubernetes(server, f"{path} has an entry of another form") from None
+
+
+def _version(found: Mapping[str, Any], title: str) -> dict[str, Any]:
+    """One version with what is used of it; `title` is the field that names a resource."""
+    resources = [
+        {"resource": each[title], "verbs": frozenset(each.get("verbs") or ())} for each in found.get("resources") or ()
+    ]
+    freshness = found.get("freshness", "Current")
+    return {"version": _text(found["version"]), "freshness": freshness, "resources": resources}
+
+
+def _text(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError
+    return name
 
 
 def _parse(body: bytes, server: str) -> dict[str, Any]:
@@ -120,5 +149,5 @@ def _parse(body: bytes, server: str) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         document = None
     if not isinstance(document, dict):
-        raise Unreachable(f"{server} does not answer like a Kubernetes API server: /apis is no JSON object")
+        raise not_kubernetes(server, "/apis is no JSON object")
     return document

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -17,6 +18,8 @@ from functions.access.errors import KubeconfigInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    import yaml
 
 SIZE_LIMIT: Final = 1 << 20
 _NAMED: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
@@ -169,9 +172,26 @@ def _load(text: str, origin: str) -> Any:
             pass
     import yaml  # noqa: PLC0415 - not needed for JSON, nor by who only reads this module's types
 
-    class Loader(yaml.CSafeLoader):
-        """Shares aliased nodes, which costs nothing, and takes no merge keys, which would multiply them.
+    try:
+        return yaml.load(text, _loader())  # noqa: S506 - a safe loader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise KubeconfigInvalid(f"{origin} is not valid YAML without merge keys{place}") from None
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError):
+        raise KubeconfigInvalid(f"{origin} is not valid YAML") from None
 
+
+@functools.cache
+def _loader() -> type[yaml.CSafeLoader]:
+    import yaml  # noqa: PLC0415 - as above
+
+    tags = {f"tag:yaml.org,2002:{each}" for each in ("bool", "map", "merge", "null", "seq", "str")}
+
+    class Loader(yaml.CSafeLoader):
+        """Knows texts, booleans, nulls, lists and mappings alone: numbers to the base of 60 take seconds to read.
+
+        Shares aliased nodes, which costs nothing, and takes no merge keys, which would multiply them.
         Its scanner itself limits the depth.
         """
 
@@ -179,11 +199,11 @@ def _load(text: str, origin: str) -> Any:
             if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
                 raise yaml.MarkedYAMLError(problem_mark=node.start_mark)
 
-    try:
-        return yaml.load(text, Loader)  # noqa: S506 - a safe loader
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise KubeconfigInvalid(f"{origin} is not valid YAML without merge keys{place}") from None
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError):
-        raise KubeconfigInvalid(f"{origin} is not valid YAML") from None
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, form) for tag, form in resolvers if tag in tags]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.yaml_constructors = {
+        tag: make for tag, make in yaml.CSafeLoader.yaml_constructors.items() if tag is None or tag in tags
+    }
+    return Loader

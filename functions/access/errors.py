@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ANONYMOUS: Final = "system:anonymous"
 _FORBIDDEN: Final = 403
 TEXT_LIMIT: Final = 300  # characters of what a server said
+MESSAGE_LIMIT: Final = 1000  # characters of a message as a whole
 
 DeniedBy = Literal["authorization", "terminating-namespace", "terminating-definition", "quota", "admission"]
 
@@ -52,9 +53,17 @@ _VOLATILE: Final = (
 
 def one_line(text: str, limit: int = TEXT_LIMIT) -> str:
     """What a server said, fit for a condition: one line, at most `limit` characters, without what varies by itself."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 8 * limit]).split())
+    line = _printable(text[: 8 * limit])
     for pattern, plain in _VOLATILE:
         line = pattern.sub(plain, line)
+    return _cut(line, limit)
+
+
+def _printable(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def _cut(line: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
@@ -63,14 +72,15 @@ class AccessError(Exception):
 
     Attributes:
         reason: CamelCase word for a Kubernetes condition.
-        message: One stable line without secrets; what `str()` gives.
+        message: One stable line of at most `MESSAGE_LIMIT` characters, without secrets; what `str()` gives.
     """
 
     reason: ClassVar[str] = "AccessError"
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+        # What names are in it, a kubeconfig chose.
+        self.message = _cut(_printable(message[: 8 * MESSAGE_LIMIT]), MESSAGE_LIMIT)
+        super().__init__(self.message)
 
 
 class KubeconfigInvalid(AccessError):
@@ -143,12 +153,6 @@ class Forbidden(ApiError):
     """403, which has several meanings: see `denied_by`."""
 
     reason = "Forbidden"
-
-    @property
-    def user(self) -> str | None:
-        """Whom the server took us for, where it says so."""
-        match = _NO_RIGHT.search(self.text)
-        return match["user"] if match else None
 
     @property
     def denied_by(self) -> DeniedBy:

@@ -11,9 +11,10 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote
 
 from functions.access import document, proxy, tls
+from functions.access.addresses import has_usable_login, http_url, is_host
 from functions.access.connection import Connection, ExecHelper, Oidc
 from functions.access.errors import KubeconfigInvalid, UnknownContext
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from functions.access.document import Document, Part
 
-SECRET_LIMIT: Final = 1 << 18
+SECRET_LIMIT: Final = 1 << 16
 """The largest kubeconfig in a Secret, in bytes: reading one of many tiny entries takes seconds a megabyte."""
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -116,7 +117,8 @@ def _own(whole: Document, context: str | None, environ: Mapping[str, str]) -> Co
     """A connection out of a person's own kubeconfig, through the proxy that the environment asks for."""
     connection = _connection(whole, context, trusted=True)
     url = connection.proxy_url or proxy.from_environment(connection.server, environ)
-    if url is not None and _http_url(url) is None:
+    parts = None if url is None else http_url(url)
+    if url is not None and (parts is None or not has_usable_login(parts)):
         raise KubeconfigInvalid("the proxy that the environment names must be a URL such as http://host:3128")
     return replace(connection, proxy_url=url)
 
@@ -167,7 +169,7 @@ def _cluster_fields(cluster: Part, *, trusted: bool) -> dict[str, Any]:
         "server": _server(cluster, trusted=trusted),
         "ca": ca,
         "skip_tls_verify": skip,
-        "tls_server_name": cluster.text("tls-server-name"),
+        "tls_server_name": _tls_server_name(cluster),
         "proxy_url": _proxy(cluster),
         "compression": not cluster.flag("disable-compression"),
     }
@@ -229,7 +231,7 @@ def _server(cluster: Part, *, trusted: bool) -> str:
     url = cluster.text("server")
     if url is None:
         cluster.invalid("has no server")
-    parts = _http_url(url)
+    parts = http_url(url)
     if parts is None:
         cluster.invalid("server must be a URL such as https://host:6443")
     if parts.username is not None:
@@ -241,25 +243,25 @@ def _server(cluster: Part, *, trusted: bool) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
+def _tls_server_name(cluster: Part) -> str | None:
+    name = cluster.text("tls-server-name")
+    if name is not None and not is_host(name):
+        cluster.invalid("tls-server-name must be a host name or an IP address")
+    return name
+
+
 def _proxy(cluster: Part) -> str | None:
     url = cluster.text("proxy-url")
     if url is None:
         return None
     if url.lower().startswith("socks"):
         cluster.invalid("proxy-url names a SOCKS proxy, which is not supported; use an http or https proxy")
-    if _http_url(url) is None:
+    parts = http_url(url)
+    if parts is None:
         cluster.invalid("proxy-url must be a URL such as http://host:3128")
+    if not has_usable_login(parts):
+        cluster.invalid("proxy-url must hold a user without a colon, and user and password in Latin-1")
     return url
-
-
-def _http_url(url: str) -> SplitResult | None:
-    """The parts of a well-formed http or https URL."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return None
-    return parts if usable and url.isascii() and url.isprintable() and " " not in url else None
 
 
 def _impersonate(user: Part) -> tuple[tuple[str, str], ...]:

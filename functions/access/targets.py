@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import hashlib
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from functions.access.connection import Connection
+
+_SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 SECRETS: Final = "/api/v1/namespaces/modelplane-system/secrets"
 
@@ -70,10 +73,11 @@ class _Entry:
     """What is kept for one InferenceCluster; `lock` lets its Secret be read once, not by each caller at once."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    reference: SecretKey | None = None
+    reference: SecretKey | None = None  # None where the Secret has to be read in any case
     version: SecretVersion | None = None
-    digest: bytes = b""
+    digest: bytes = b""  # of the kubeconfig that `target` is of
     target: Target | None = None
+    refused: tuple[bytes, str] = (b"", "")  # digest of a kubeconfig that is of no use, and why
     retired: Client | None = None  # the one before, which somebody may be using still
     failures: int = 0
     failed_at: datetime | None = None
@@ -101,11 +105,10 @@ class Targets:
         """
         entry = self._entries.setdefault(cluster, _Entry())
         async with entry.lock:
-            known = entry.target is not None and entry.reference == reference
-            if not known or (seen is not None and seen != entry.version):
-                await self._read(entry, reference)
-            assert entry.target is not None  # noqa: S101 - _read sets it or raises
-            return entry.target
+            target = entry.target if entry.reference == reference else None
+            if target is None or (seen is not None and seen != entry.version):
+                target = await self._read(entry, reference)
+            return target
 
     async def refresh(self, cluster: str, reference: SecretKey) -> Target | None:
         """The target by the Secret as it is now, None where it still says the same; for a credential just refused.
@@ -117,8 +120,8 @@ class Targets:
         entry = self._entries.setdefault(cluster, _Entry())
         async with entry.lock:
             before = entry.digest
-            await self._read(entry, reference)
-            return entry.target if entry.digest != before else None
+            target = await self._read(entry, reference)
+            return target if entry.digest != before else None
 
     def answered(self, cluster: str) -> None:
         """Notes that a target could be asked."""
@@ -149,37 +152,57 @@ class Targets:
         for cluster in tuple(self._entries):
             await self.forget(cluster)
 
-    async def _read(self, entry: _Entry, reference: SecretKey) -> None:
-        same_place, entry.reference = entry.reference == reference, None  # unknown again unless all below goes well
-        try:
-            secret = await self._hub.get(f"{SECRETS}/{reference.name}")
-        except NotFound:
-            what = f"Secret modelplane-system/{reference.name} does not exist"
-            raise KubeconfigInvalid(f"{what}; create it, or mend spec.cluster.existing.secretRef") from None
-        version = SecretVersion.of(secret["metadata"])
+    async def _read(self, entry: _Entry, reference: SecretKey) -> Target:
+        entry.reference = None  # unknown again unless all below goes well
+        secret = await self._secret(reference)
         data = _decode(secret.get("data") or {}, reference)
         digest = hashlib.sha256(data).digest()
-        if entry.target is None or not same_place or digest != entry.digest:
-            connection = kubeconfig.from_secret(data)
-            await self._swap(entry, connection)
-        entry.reference, entry.version, entry.digest = reference, version, digest
-
-    async def _swap(self, entry: _Entry, connection: Connection) -> None:
-        """Points the entry at the connection: a new credential for the same server keeps client and watches."""
         target = entry.target
+        if target is None or digest != entry.digest:
+            target = await self._swap(entry, digest, _connection(entry, digest, data))
+        entry.reference, entry.version = reference, SecretVersion.of(secret["metadata"])
+        return target
+
+    async def _secret(self, reference: SecretKey) -> dict[str, Any]:
+        what = f"Secret modelplane-system/{reference.name}"
+        hint = "mend spec.cluster.existing.secretRef"
+        if not _SECRET_NAME.fullmatch(reference.name):  # "..", for one, would be another path
+            raise KubeconfigInvalid(f"{what} cannot exist, no Secret can have that name; {hint}")
+        try:
+            secret: dict[str, Any] = await self._hub.get(f"{SECRETS}/{reference.name}")
+        except NotFound:
+            raise KubeconfigInvalid(f"{what} does not exist; create it, or {hint}") from None
+        return secret
+
+    async def _swap(self, entry: _Entry, digest: bytes, connection: Connection) -> Target:
+        """Points the entry at the connection: a new credential for the same server keeps client and watches."""
+        target, entry.digest = entry.target, digest
         if target is not None and target.client.accepts(connection):
             target.client.set_credentials(connection)
-            return
+            return target
         client = self._connect(connection)
-        entry.target = Target(client, DiscoveryReader(client))
+        made = entry.target = Target(client, DiscoveryReader(client))
         if target is not None:
             await self._retire(entry, target.client)
+        return made
 
     async def _retire(self, entry: _Entry, client: Client) -> None:
         """Leaves a replaced client to those who use it just now, until it is replaced once more."""
         before, entry.retired = entry.retired, client
         if before is not None:
             await before.close()
+
+
+def _connection(entry: _Entry, digest: bytes, data: bytes) -> Connection:
+    """The connection of a kubeconfig; one that is of no use is not looked at a second time."""
+    refused, why = entry.refused
+    if digest == refused:
+        raise KubeconfigInvalid(why)
+    try:
+        return kubeconfig.from_secret(data)
+    except KubeconfigInvalid as error:
+        entry.refused = digest, error.message
+        raise
 
 
 def _clients(entry: _Entry | None) -> list[Client]:

@@ -11,7 +11,9 @@ import aiohttp
 from yarl import URL
 
 from functions.access import credentials, tls
-from functions.access.diagnosis import answer_error, unreachable
+from functions.access.diagnosis import answer_error, too_long, unreachable
+from functions.access.errors import Unreachable
+from functions.access.redaction import redact
 
 if TYPE_CHECKING:
     import ssl
@@ -23,6 +25,9 @@ _USER_AGENT: Final = "modelplane-serving-stack"
 _SUCCESS: Final = range(200, 300)
 _NOT_MODIFIED: Final = 304
 _UNAUTHORIZED: Final = 401
+_READ_BUFFER: Final = 1 << 20  # so that a CRD comes without pausing the connection every 128 KB
+_ANSWER_LIMIT: Final = 16 << 20  # bytes, decompressed
+_ERROR_LIMIT: Final = 1 << 20  # a Status that refuses an object may repeat all of it
 _IDLE_CONNECTION: Final = 90.0  # outlasts a tick of a minute
 
 
@@ -77,6 +82,7 @@ class Transport:
         self._helper_timeout = helper_timeout
         self._clock = clock
         self._http: aiohttp.ClientSession | None = None
+        self._closed = False
         self._proof: _Proof | None = None
         self._renewal: asyncio.Task[_Proof] | None = None
         self._context: tuple[tuple[object, ...], ssl.SSLContext] | None = None
@@ -87,12 +93,12 @@ class Transport:
         self._proof = None
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, for good: what is asked from now on is `Unreachable`."""
         if self._renewal is not None:
             self._renewal.cancel()
-        if self._http is not None:
-            await self._http.close()
-            self._http = None
+        http, self._http, self._closed = self._http, None, True
+        if http is not None:
+            await http.close()
 
     async def open(self, call: Call) -> aiohttp.ClientResponse:
         """The head of an answer of 2xx or 304; a refused credential that can be renewed is renewed once.
@@ -108,16 +114,41 @@ class Transport:
             response = await self._send(call, proof)
         if response.status in _SUCCESS or response.status == _NOT_MODIFIED:
             return response
-        with self.diagnosed():
-            body = await response.read()
-        raise answer_error(self.connection.server, str(call), response.status, response.headers, body)
+        body = await self.read(response, _ERROR_LIMIT)
+        said = redact(body, proof.credential.authorization, None if proof.proxy is None else str(proof.proxy))
+        raise answer_error(self.connection.server, str(call), response.status, response.headers, said)
+
+    async def read(self, response: aiohttp.ClientResponse, limit: int = _ANSWER_LIMIT) -> bytes:
+        """The whole body of an answer, decompressed, of at most `limit` bytes.
+
+        Raises:
+            Unreachable: It is longer, or was cut off.
+        """
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            with self.diagnosed():
+                # A chunk is what has arrived, decompressed to no more than the read buffer each time.
+                while size <= limit and (chunk := await response.content.readany()):
+                    chunks.append(chunk)
+                    size += len(chunk)
+        except BaseException:
+            hang_up(response)
+            raise
+        if size > limit:
+            hang_up(response)
+            raise too_long(self.connection.server, limit, "one answer")
+        return b"".join(chunks)
 
     @contextmanager
     def diagnosed(self, timeout: float | None = None) -> Iterator[None]:
         """Turns what the HTTP library raises into `Unreachable`; `timeout` in seconds where it is not the usual one."""
         try:
             yield
-        except (aiohttp.ClientError, OSError) as error:
+        # The last three come of hosts, names and headers that the libraries below do not take.
+        except (aiohttp.ClientError, OSError, ValueError, TypeError, RuntimeError) as error:
+            if self._closed:
+                raise self._parted() from None
             limit = self._timeout if timeout is None else timeout
             # Not chained: the library's own text may hold the proxy's user information.
             raise unreachable(
@@ -135,6 +166,8 @@ class Transport:
             return await self._start(call, proof)
 
     async def _start(self, call: Call, proof: _Proof) -> aiohttp.ClientResponse:
+        if self._closed:
+            raise self._parted()
         http = self._http or self._session()
         limit = self._limit
         if call.silence is not None:
@@ -152,10 +185,14 @@ class Transport:
                 proxy=proof.proxy,
             )
 
+    def _parted(self) -> Unreachable:
+        return Unreachable(f"{self.connection.server} is no longer connected to")
+
     def _session(self) -> aiohttp.ClientSession:
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION, socket_factory=_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=_READ_BUFFER,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
         return self._http
@@ -165,17 +202,24 @@ class Transport:
         proof = self._proof
         if proof is not None and proof is not refused and self._clock() < proof.credential.expires:
             return proof
+        if self._closed:
+            raise self._parted()
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._renew())
             self._renewal.add_done_callback(self._renewed)
-        return await asyncio.shield(self._renewal)
+        renewal = self._renewal
+        await asyncio.wait({renewal})  # which a caller that is cancelled leaves to the others
+        if renewal.cancelled():
+            raise self._parted()
+        return renewal.result()
 
     async def _renew(self) -> _Proof:
         while True:
             connection = self.connection
             credential = await credentials.obtain(connection, now=self._clock(), timeout=self._helper_timeout)
             if connection is self.connection:  # else it was swapped meanwhile
-                self._proof = self._armed(connection, credential)
+                with self.diagnosed():
+                    self._proof = self._armed(connection, credential)
                 return self._proof
 
     def _renewed(self, renewal: asyncio.Task[_Proof]) -> None:
@@ -205,6 +249,13 @@ class Transport:
                 tls.present(context, credential.certificate, credential.key)
             self._context = key, context
         return self._context[1]
+
+
+def hang_up(response: aiohttp.ClientResponse) -> None:
+    """Drop a connection whose answer is not wanted to its end."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()  # else TLS takes leave at length of a server that sends on
+    response.close()
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:

@@ -269,3 +269,16 @@ def test_network_trouble(number: int, said: str) -> None:
     key = aiohttp.client_reqrep.ConnectionKey("host", 6443, True, True, None, None, None)  # noqa: FBT003
     fault = aiohttp.ClientConnectorError(key, OSError(number, "text"))
     assert str(unreachable(SERVER, fault, timeout=5, connect_timeout=3)) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        pytest.param("no context \x1b[31m\r\n\u2028\x85'a'", "no context [31m 'a'", id="control-characters"),
+        pytest.param("x" * 5000, "x" * 999 + "…", id="long"),
+        pytest.param("context 6f1c8b0e-0000-4000-8000-000000000001", None, id="our-own-names-stay"),
+    ],
+)
+def test_any_message_is_one_line(said: str, expected: str | None) -> None:
+    error = errors.KubeconfigInvalid(said)
+    assert str(error) == error.message == (expected or said)
