@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from functions.access.errors import NotFound
+from functions.access.names import is_object_name
 from functions.access.targets import ABSENT, SECRETS, SecretVersion
 from functions.clusters import API, API_VERSION, InferenceCluster
 
@@ -60,11 +61,13 @@ class Hub:
         }
 
     async def kubeconfig_version(self, name: str) -> SecretVersion:
-        """The version of one Secret in modelplane-system; `ABSENT` where there is none.
+        """The version of one Secret in modelplane-system; `ABSENT` where there is none, or can be none of this name.
 
         Raises:
             AccessError: The hub could not be asked.
         """
+        if not is_object_name(name):
+            return ABSENT
         try:
             return SecretVersion.of((await self.client.get_metadata(f"{SECRETS}/{name}"))["metadata"])
         except NotFound:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from events import types
 from events.event import JSON, Event, event_id, json_data
+from functions.access.names import is_object_name
 from functions.conditions import REQUIREMENTS_MET, Condition, Status
 from functions.function import Poison
 
@@ -23,7 +23,6 @@ _OUTCOMES: Final = {
     Status.FALSE: ("Missing", types.REQUIREMENT_MISSING),
     Status.UNKNOWN: ("Unknown", types.REQUIREMENT_UNKNOWN),
 }
-_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def cluster_of(event: Event) -> str | None:
@@ -42,7 +41,7 @@ def object_name(name: str, what: str) -> str:
     Raises:
         Poison: No object can have that name; `what` says where it stood.
     """
-    if not _OBJECT_NAME.fullmatch(name):
+    if not is_object_name(name):
         raise Poison(f"{what} is no name that an object can have")
     return name
 

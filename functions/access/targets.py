@@ -6,7 +6,6 @@ import asyncio
 import base64
 import binascii
 import hashlib
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from functions.access import kubeconfig
 from functions.access.client import Client
 from functions.access.discovery import DiscoveryReader
 from functions.access.errors import KubeconfigInvalid, NotFound
+from functions.access.names import is_object_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from functions.access.connection import Connection
 
-_SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 SECRETS: Final = "/api/v1/namespaces/modelplane-system/secrets"
 
@@ -166,7 +165,7 @@ class Targets:
     async def _secret(self, reference: SecretKey) -> dict[str, Any]:
         what = f"Secret modelplane-system/{reference.name}"
         hint = "mend spec.cluster.existing.secretRef"
-        if not _SECRET_NAME.fullmatch(reference.name):  # "..", for one, would be another path
+        if not is_object_name(reference.name):  # "..", for one, would be another path
             raise KubeconfigInvalid(f"{what} cannot exist, no Secret can have that name; {hint}")
         try:
             secret: dict[str, Any] = await self._hub.get(f"{SECRETS}/{reference.name}")
