@@ -12,9 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from events.publisher import NotAccepted
 from functions.access.client import METADATA
-from functions.access.errors import AccessError, Gone, NotFound, Unreachable
+from functions.access.diagnosis import not_kubernetes
+from functions.access.errors import Gone, NotFound, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -28,6 +28,8 @@ SILENCE: Final = 150.0
 WATCH_SECONDS: Final = 300
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 30.0
+LONGEST_NAME: Final = 253
+"""Characters of an object's name; neither a namespace, a uid nor a resourceVersion has more."""
 _BRIEF: Final = 1.0  # a watch that ends sooner and said nothing is no sign of health
 _VERBS: Final[Mapping[str, Verb]] = {"ADDED": "add", "MODIFIED": "update", "DELETED": "delete"}
 
@@ -87,7 +89,7 @@ def resource_version(metadata: Mapping[str, Any]) -> str:
 class Observer(Protocol):
     """Whom a reflector tells.
 
-    What the first two raise of `AccessError` or `NotAccepted` is trouble like any other: the same is told again later.
+    What the first two raise is trouble like any other: the same is told again later.
     """
 
     async def changed(self, verb: Verb, key: Key, version: Version) -> None:
@@ -99,8 +101,8 @@ class Observer(Protocol):
     def absent(self) -> None:
         """The server does not serve the resource; told once until it does."""
 
-    def troubled(self, trouble: AccessError | NotAccepted) -> None:
-        """The server cannot be followed, or an event is not taken; told at each try."""
+    def troubled(self, trouble: Exception) -> None:
+        """The server cannot be followed, an event is not taken, or there is a bug; told at each try."""
 
 
 class Reflector:
@@ -146,29 +148,19 @@ class Reflector:
         self._served = True
         self._failures = 0
         self._woken = asyncio.Event()
-        self._moved = False
-        self._watchdog: asyncio.Timeout | None = None  # while a line is waited for
 
-    def wake(self, client: Client | None = None) -> None:
-        """Ends the pause after a failure, for whoever knows that the next try may succeed.
-
-        Args:
-            client: What `connect` gives now; ends a watch that goes on with another one. None where it did not change.
-        """
+    def wake(self) -> None:
+        """For whoever knows that something changed: ends the pause after a failure, and a watch of a former client."""
         self._failures = 0
         self._woken.set()
-        if client is not None and self._client is not None and client is not self._client:
-            self._moved = True
-            if self._watchdog is not None:
-                self._watchdog.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> NoReturn:
-        """Lists and watches for ever."""
+        """Lists and watches for ever; whatever goes wrong in it ends with it."""
         while True:
             self._woken.clear()
             try:
                 await self._attempt()
-            except (AccessError, NotAccepted) as trouble:
+            except Exception as trouble:  # noqa: BLE001 - a bug that one server brings out must not end other watches
                 self._resource_version = ""
                 self._failures = max(1, self._failures)
                 self._observer.troubled(trouble)
@@ -178,7 +170,6 @@ class Reflector:
     async def _attempt(self) -> None:
         """One watch, after a list where one is needed; counts as a failure unless the watch shows a sign of life."""
         self._failures += 1
-        self._moved = False
         client = await self._connect()
         try:
             if client is not self._client or not self._resource_version:
@@ -193,9 +184,9 @@ class Reflector:
         document = await client.list_metadata(self.resource.path)
         try:
             found = dict(self._state(each) for each in document["items"] or ())
-            version: str = document["metadata"]["resourceVersion"]
+            version = _text(document["metadata"]["resourceVersion"])
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise _strange(client, self.resource) from None
+            raise self._strange(client, "a list of objects") from None
         await self._differences(found)
         await self._observer.established(version)
         self._client, self._resource_version, self._served = client, version, True
@@ -229,39 +220,44 @@ class Reflector:
         stream = client.watch(self.resource.path, params=params, accept=METADATA, timeout_seconds=WATCH_SECONDS)
         async with aclosing(stream):
             while (event := await self._next(stream, client)) is not None:
-                self._failures = 0
                 await self._take(event, client)
+                self._failures = 0
         if loop.time() - began >= _BRIEF:
             self._failures = 0
 
     async def _next(self, stream: AsyncGenerator[dict[str, Any], None], client: Client) -> dict[str, Any] | None:
         """What the server says next; None once it has ended the watch, or another server is to be watched."""
-        if self._moved:
-            return None
+        line = asyncio.ensure_future(anext(stream, None))
         try:
-            async with asyncio.timeout(self._silence) as self._watchdog:
-                return await anext(stream, None)
-        except TimeoutError:
-            self._excuse(client)
-            return None
+            while not line.done():
+                woken = asyncio.ensure_future(self._woken.wait())
+                try:
+                    done, _ = await asyncio.wait(
+                        (line, woken), timeout=self._silence, return_when=asyncio.FIRST_COMPLETED
+                    )
+                finally:
+                    woken.cancel()
+                if not done:
+                    raise Unreachable(f"{client.server} was silent on a watch for {self._silence:g} s")
+                if woken in done:
+                    self._woken.clear()
+                    if await self._connect() is not client:
+                        return None
+            return line.result()
         finally:
-            self._watchdog = None
-
-    def _excuse(self, client: Client) -> None:
-        """A wait that ended without a line is trouble unless it was ended on purpose."""
-        if not self._moved:
-            raise Unreachable(f"{client.server} was silent on a watch for {self._silence:g} s") from None
+            line.cancel()
+            await asyncio.gather(line, return_exceptions=True)  # a generator that still runs cannot be closed
 
     async def _take(self, event: dict[str, Any], client: Client) -> None:
         try:
             kind, found = event["type"], event["object"]
             if kind == "BOOKMARK":
-                self._resource_version = found["metadata"]["resourceVersion"]
+                self._resource_version = _text(found["metadata"]["resourceVersion"])
                 return
             verb = _VERBS[kind]
             key, version = self._state(found)
-        except (AttributeError, KeyError, TypeError):
-            raise _strange(client, self.resource) from None
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise self._strange(client, "a change of an object") from None
         known = self.known if self.known is not None else {}
         if verb != "update" or not version.same(known.get(key)):
             await self._observer.changed(verb, key, version)
@@ -273,12 +269,14 @@ class Reflector:
 
     def _state(self, found: Mapping[str, Any]) -> tuple[Key, Version]:
         metadata = found["metadata"]
-        return (
-            Key(metadata.get("namespace", ""), metadata["name"]),
-            Version(
-                metadata["uid"], metadata["resourceVersion"], metadata.get("generation", 0), self._content(metadata)
-            ),
-        )
+        key = Key(_text(metadata.get("namespace", "")), _text(metadata["name"]))
+        if not key.name:
+            raise ValueError("an object without a name")
+        uid, version = _text(metadata["uid"]), _text(metadata["resourceVersion"])
+        return key, Version(uid, version, int(metadata.get("generation", 0)), _text(self._content(metadata)))
+
+    def _strange(self, client: Client, expected: str) -> Unreachable:
+        return not_kubernetes(client.server, f"what came for {self.resource.path} is not {expected}")
 
     async def _pause(self) -> None:
         seconds = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 16)) * (1 - self._jitter() / 2)
@@ -290,5 +288,8 @@ class Reflector:
                 each.cancel()
 
 
-def _strange(client: Client, resource: Resource) -> Unreachable:
-    return Unreachable(f"{client.server} does not answer like a Kubernetes API server at {resource.path}")
+def _text(value: Any) -> str:
+    """The value, which is text and no longer than any name, uid or version of an object; else it is none of those."""
+    if not isinstance(value, str) or len(value) > LONGEST_NAME or not value.isprintable():
+        raise ValueError("no text of an object's metadata")
+    return value

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from functions.watch.messages import object_changed
+from events.publisher import NotAccepted
+from functions.access.errors import AccessError
+from functions.watch.object_events import object_changed
 from functions.watch.reflector import Reflector, resource_version
 
 if TYPE_CHECKING:
@@ -13,9 +15,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from events.event import Event
-    from events.publisher import NotAccepted
     from functions.access.client import Client
-    from functions.access.errors import AccessError
     from functions.watch.reflector import Key, Resource, Verb, Version
     from functions.world import Clock
 
@@ -30,6 +30,7 @@ class Announcer:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._troubles: dict[str, str] = {}
+        self._bugs: set[str] = set()
 
     def trouble(self, resource: Resource, text: str) -> None:
         """The resource cannot be watched now."""
@@ -37,6 +38,14 @@ class Announcer:
         if text not in known:
             self._say(logging.WARNING, "cannot watch, trying again", detail=text)
         self._troubles[resource.plural] = text
+
+    def bug(self, resource: Resource, error: Exception) -> None:
+        """Something here goes wrong with the resource; the stack is worth saying once."""
+        kind = type(error).__name__
+        if kind not in self._bugs:
+            self._bugs.add(kind)
+            fields = {"cluster": self._cluster, "detail": f"{kind} at {resource.plural}"}
+            _log.error("a bug in a watch, trying again", exc_info=error, extra=fields)
 
     def absent(self, resource: Resource, hint: str) -> None:
         """The resource is not served; worth a warning where there is something to do about it."""
@@ -123,9 +132,12 @@ class ResourceWatch:
         """Says so."""
         self._announcer.absent(self._resource, self._hint)
 
-    def troubled(self, trouble: AccessError | NotAccepted) -> None:
+    def troubled(self, trouble: Exception) -> None:
         """Says so."""
-        self._announcer.trouble(self._resource, str(trouble))
+        if isinstance(trouble, AccessError | NotAccepted):
+            self._announcer.trouble(self._resource, str(trouble))
+        else:
+            self._announcer.bug(self._resource, trouble)
 
     async def _client(self) -> Client:
         client = await self._connect()

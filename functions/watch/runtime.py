@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from contextlib import suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Self
 
 from events import types
-from events.broker import Broker
+from events.broker import Broker, Refused
 from events.delivery import InProcess, Response
 from events.event import JSON, Event
+from events.publisher import NotAccepted
 from events.triggers import read_triggers
 from functions import manifests
 from functions.deploy_files import deploy_directory
@@ -32,6 +35,7 @@ DEAD_LETTERS: Final = "/"
 """Where the Triggers' dead letters go: a Service of its own, below no path."""
 _GRACE_SECONDS: Final = 1.0
 _TICK_SOURCE: Final = f"/apis/v1/namespaces/{manifests.NAMESPACE}/pingsources/tick"
+_log: Final = logging.getLogger(__name__)
 
 
 class Runtime:
@@ -85,10 +89,19 @@ class Runtime:
             await self.broker.close()
 
     async def publish(self, events: Sequence[Event]) -> None:
-        """Gives events to the broker, one after the other."""
+        """Gives events to the broker, one after the other.
+
+        Raises:
+            NotAccepted: The broker is closed. An event that it will never take is dropped instead, and logged.
+        """
         for event in events:
             self._on_event(event)
-            await self.broker.publish(event)
+            try:
+                await self.broker.publish(event)
+            except Refused as refusal:
+                if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise NotAccepted(str(refusal), status=refusal.status) from None
+                _log.error("an event is dropped", extra={"type": event.type, "detail": str(refusal)})
 
     async def _call(self, path: str, event: Event) -> Response:
         if path == DEAD_LETTERS:

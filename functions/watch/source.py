@@ -99,14 +99,14 @@ class WatchSource:
         self._versions[key.name] = ABSENT if verb == "delete" else _secret_version(version)
         for each, _ in tuple(self._targets.values()):
             if each.found.kubeconfig is not None and each.found.kubeconfig.name == key.name:
-                await each.update(each.found)
+                each.update(each.found)
 
     async def _secrets_listed(self, version: str) -> None:  # noqa: ARG002
         known = self._secrets.reflector.known or {}
         self._versions = {key.name: _secret_version(version) for key, version in known.items()}
         self._secrets_known = True
         for each, _ in tuple(self._targets.values()):
-            await each.update(each.found)
+            each.update(each.found)
 
     async def _cluster_changed(self, verb: Verb, key: Key, version: Version) -> None:
         if verb != "delete" and self._read.get(key.name) == (version.uid, version.generation):
@@ -132,7 +132,7 @@ class WatchSource:
         if not found.provided:
             await self._drop(found.name)
         elif watch is not None:
-            await watch.update(found)
+            watch.update(found)
         else:
             watch = TargetWatch(found, self._world, self._publish, self._version)
             self._targets[found.name] = watch, self._group.create_task(watch.run())

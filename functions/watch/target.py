@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from functions.access.errors import AccessError
 from functions.function import source_of
 from functions.results import check_requested
 from functions.review import open_target
@@ -65,46 +64,35 @@ class TargetWatch:
         self._publish = publish
         self._seen = seen
         announcer = Announcer(found.name)
-        clock = world.clock
-        self._definitions = ResourceWatch(
-            CRDS,
-            self._connect,
-            publish,
-            clock=clock,
-            announcer=announcer,
-            cluster=found.name,
-            on_list=self._definitions_listed,
-            content=_until_deletion,
-        )
-        self._device_classes = ResourceWatch(
-            DEVICE_CLASSES,
-            self._connect,
-            publish,
-            clock=clock,
-            announcer=announcer,
-            cluster=found.name,
-            on_list=self._device_classes_listed,
-            content=_until_deletion,
-        )
+        self._watches = {
+            resource: ResourceWatch(
+                resource,
+                self._connect,
+                publish,
+                clock=world.clock,
+                announcer=announcer,
+                cluster=found.name,
+                on_list=partial(self._listed, resource),
+                content=_until_deletion,
+            )
+            for resource in (CRDS, DEVICE_CLASSES)
+        }
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._definitions.run())
-            group.create_task(self._device_classes.run())
+            for each in self._watches.values():
+                group.create_task(each.run())
 
-    async def update(self, found: InferenceCluster) -> None:
+    def update(self, found: InferenceCluster) -> None:
         """Goes by this version of the InferenceCluster, and by its kubeconfig Secret as it is now.
 
         A new credential for the same server leaves the watches as they are; another server ends them, and they begin
         there.
         """
         self.found = found
-        client = None
-        with suppress(AccessError):  # the watches meet it as well, and say so
-            client = await self._connect()
-        self._definitions.reflector.wake(client)
-        self._device_classes.reflector.wake(client)
+        for each in self._watches.values():
+            each.reflector.wake()
 
     def check(self, *observed: str) -> Event:
         """The request to look at this cluster, because nothing is known of what happened before the watch."""
@@ -116,14 +104,9 @@ class TargetWatch:
         kubeconfig = self.found.kubeconfig
         return self._seen(kubeconfig.name) if kubeconfig is not None else None
 
-    async def _definitions_listed(self, resource_version: str) -> None:
-        self._device_classes.reflector.wake()  # a server that came back may be a newer one, which serves them
-        await self._request(CRDS, resource_version)
-
-    async def _device_classes_listed(self, resource_version: str) -> None:
-        await self._request(DEVICE_CLASSES, resource_version)
-
-    async def _request(self, resource: Resource, resource_version: str) -> None:
+    async def _listed(self, resource: Resource, resource_version: str) -> None:
+        if resource is CRDS:  # a server that came back may be a newer one, which serves DeviceClasses
+            self._watches[DEVICE_CLASSES].reflector.wake()
         if self.found.deletion_timestamp is None:
             await self._publish((self.check(resource.plural, resource_version),))
 

@@ -51,7 +51,8 @@ def says(text: str) -> Callable[[dict[str, Any]], bool]:
     return lambda fields: text in fields["message"]
 
 
-def test_it_says_what_turns_and_ends_when_told(hub: ControlPlane) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_it_says_what_turns_and_ends_when_told(hub: ControlPlane, number: signal.Signals) -> None:
     put_kubeconfig(hub.api, hub.kubeconfig.read_bytes())
     put_cluster(hub.api)
     with running(hub.kubeconfig) as process:
@@ -60,8 +61,10 @@ def test_it_says_what_turns_and_ends_when_told(hub: ControlPlane) -> None:
         assert until(process, says("RequirementsMet: False"))["see"] == "kubectl describe inferencecluster gpu-1"
         provide(hub.api, CRD)
         until(process, says("gaie-crds: Met"))
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         until(process, says("ended"))
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
         assert process.wait(5) == 0
 
 

@@ -31,12 +31,14 @@ class ScriptedApi:
         lists: Answers to lists: a status, or the text of the body.
         watches: Answers to watches: the lines, after which the stream ends, or None to stay silent.
         asked: `list`, or `watch` with the resourceVersion that it starts from.
+        watched: Set once a watch was begun.
     """
 
     lists: deque[int | str] = field(default_factory=deque)
     watches: deque[Sequence[dict[str, Any] | None]] = field(default_factory=deque)
     asked: list[str] = field(default_factory=list)
     accepted: set[str] = field(default_factory=set)
+    watched: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.accepted.add(request.headers["Accept"])
@@ -54,6 +56,7 @@ class ScriptedApi:
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
+        self.watched.set()
         for line in self.watches.popleft() if self.watches else (None,):
             if line is None:
                 await asyncio.Event().wait()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from events import types
+from events.event import Event
+from events.publisher import NotAccepted
 from functions.catalog import DeviceClass, component
 from functions.watch.runtime import Runtime
+from functions.world import World
 from tests.support import (
     CLUSTERS,
     happened,
@@ -16,13 +23,12 @@ from tests.support import (
     put_kubeconfig,
     withdraw,
 )
-from tests.watch.fakes import Collected
+from tests.watch.fakes import WITHIN, Collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from pathlib import Path
 
-    from events.event import Event
     from functions.local.instance import ControlPlane
 
 CRD = component("cert-manager").requirements[0]
@@ -80,3 +86,66 @@ async def test_the_tick_finds_what_no_event_told(hub: ControlPlane) -> None:
     await world.close()
     assert {event.source for event in ticks} == {"/apis/v1/namespaces/modelplane-serving-stack/pingsources/tick"}
     assert len({event.id for event in ticks}) == len(ticks)
+
+
+def event(**further: Any) -> Event:
+    return Event(**{"id": "1", "source": "/test", "type": "com.example.nobody-cares", **further})
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> str:
+    """A kubeconfig of a hub that is not there."""
+    content = {
+        "current-context": "hub",
+        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "hub"}}],
+        "clusters": [{"name": "hub", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "hub", "user": {"token": "a-token"}}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+async def test_an_event_that_the_broker_never_takes_is_dropped_and_the_next_one_is_taken(
+    nowhere: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World.open(nowhere)
+    async with Runtime(world, tick=None) as runtime:
+        await runtime.publish((event(subject=""), event()))
+        await runtime.broker.drain()
+        assert (runtime.broker.counts.refused, runtime.broker.counts.accepted) == (1, 1)
+    await world.close()
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == ["an event is dropped"]
+
+
+async def test_a_closed_broker_is_a_reason_to_say_it_again(nowhere: str) -> None:
+    world = World.open(nowhere)
+    async with Runtime(world, tick=None) as runtime:
+        await runtime.broker.close()
+        with pytest.raises(NotAccepted, match="closed"):
+            await runtime.publish((event(),))
+    await world.close()
+
+
+async def test_nothing_runs_on_after_the_end_though_a_target_hangs(hub: ControlPlane) -> None:
+    asked = asyncio.Event()
+    hanging: set[asyncio.Task[Any] | None] = set()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hanging.add(asyncio.current_task())
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(hang, "127.0.0.1", 0)
+    address = f"https://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    put_kubeconfig(hub.api, hub.kubeconfig.read_text().replace(hub.server, address))
+    put_cluster(hub.api)
+    before = asyncio.all_tasks()
+    world = await open_world(hub.kubeconfig)
+    async with Runtime(world, tick=0.5), asyncio.timeout(WITHIN):
+        await asked.wait()
+    await world.close()
+    silent.close()
+    await asyncio.gather(*(each for each in hanging if each is not None))
+    assert asyncio.all_tasks() - before == set()

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from events import types
+from functions.access.targets import Targets
 from functions.catalog import CustomResource, DeviceClass
 from functions.watch.source import WatchSource
 from tests.support import (
@@ -25,13 +26,14 @@ from tests.support import (
     put_kubeconfig,
     withdraw,
 )
-from tests.watch.fakes import Collected, gated
+from tests.watch.fakes import WITHIN, Collected, gated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from events.event import Event
+    from functions.access.targets import SecretKey, SecretVersion, Target
     from functions.local.instance import ControlPlane
     from tests.conftest import StartControlPlane
 
@@ -41,14 +43,15 @@ WATCH = [{"apiGroups": ["*"], "resources": ["customresourcedefinitions", "device
 
 
 @asynccontextmanager
-async def watching(hub: Path) -> AsyncIterator[Collected]:
+async def watching(hub: Path, targets: type[Targets] = Targets) -> AsyncIterator[Collected]:
     world = await open_world(hub)
+    world.targets = targets(world.hub.client)
     collected = Collected()
     source = WatchSource(world, collected.publish)
 
     def complete() -> bool:
         watch, _ = source._targets["gpu-1"]
-        return None not in (watch._definitions.reflector.known, watch._device_classes.reflector.known)
+        return all(each.reflector.known is not None for each in watch._watches.values())
 
     collected.complete = complete
     task = asyncio.create_task(source.run())
@@ -247,6 +250,41 @@ async def test_a_dead_target_costs_its_neighbour_nothing(hub: ControlPlane) -> N
         await started(collected)
         provide(hub.api, GPU)
         await collected.next(about(GPU.name, "add"))
+
+
+async def test_a_bug_that_one_target_brings_out_is_logged_once_and_costs_its_neighbour_nothing(
+    hub: ControlPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_kubeconfig(hub.api, hub.kubeconfig.read_bytes())
+    put_cluster(hub.api)
+    put_kubeconfig(hub.api, hub.kubeconfig.read_bytes(), name="odd")
+    put_cluster(hub.api, "odd", secretRef={"name": "odd"})
+    tries = asyncio.Event()
+
+    class Odd(Targets):
+        """Stands in for a bug of ours that only one kubeconfig brings out."""
+
+        tried = 0
+
+        async def open(self, cluster: str, reference: SecretKey, seen: SecretVersion | None = None) -> Target:
+            if cluster == "odd":
+                self.tried += 1
+                if self.tried > 4:
+                    tries.set()
+                raise UnicodeError("label empty or too long")
+            return await super().open(cluster, reference, seen)
+
+    async with watching(hub.kubeconfig, Odd) as collected:
+        await started(collected)
+        put_kubeconfig(hub.api, b"{}", name="odd")
+        await collected.next(about("odd", "update", cluster=None))
+        provide(hub.api, GPU)
+        await collected.next(about(GPU.name, "add"))
+        async with asyncio.timeout(WITHIN):
+            await tries.wait()
+    bugs = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert [(each.getMessage(), vars(each)["cluster"]) for each in bugs] == [("a bug in a watch, trying again", "odd")]
+    assert bugs[0].exc_info is not None
 
 
 async def test_a_kubeconfig_that_appears_later_is_used_at_once(hub: ControlPlane) -> None:

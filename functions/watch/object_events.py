@@ -1,7 +1,8 @@
-"""The events that the watch source sends: those of Knative's ApiServerSource in mode Reference, attribute by attribute.
+"""The events of changed objects: what Knative's ApiServerSource sends in mode Reference, and `cluster` for a target's.
 
 What looks odd in them is kept on purpose, so that a Trigger works with either source: core objects are under `/apis`,
-the namespace of a cluster-scoped object is empty, and the plural in the subject is guessed from the kind.
+the extension `namespace` of a cluster-scoped object is empty where the data has none, and the plural in the subject is
+guessed from the kind.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from functions.watch.messages import guessed_plural, object_changed
+from functions.watch.object_events import guessed_plural, object_changed
 from functions.watch.reflector import Key, Resource, Verb
 from tests.support import EPOCH
 
