@@ -151,11 +151,11 @@ class Publisher:
                     spent += monotonic() - begun
 
         def over(state: tenacity.RetryCallState) -> bool:
-            return spent + state.idle_for + state.upcoming_sleep >= BUDGET
+            return state.attempt_number >= TRIES or spent + state.idle_for + state.upcoming_sleep >= BUDGET
 
         retrying = tenacity.AsyncRetrying(
             sleep=self._sleep,
-            stop=tenacity.stop_any(tenacity.stop_after_attempt(TRIES), over),
+            stop=over,
             wait=_wait,
             retry=tenacity.retry_if_exception_type(_TryAgain),
             reraise=True,

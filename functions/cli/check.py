@@ -51,6 +51,7 @@ Exit codes, the same for every format:
     3  it cannot be told: no usable kubeconfig, no answer, no right to read
     4  kept for warnings
    70  a bug
+   74  the output could not be written
   130  interrupted; what was seen last is printed
 """
 
@@ -110,7 +111,7 @@ def check(*, kubeconfig: str | None, context: str | None, stack: str, output: st
     try:
         connection = _connection(kubeconfig, context)
     except KubeconfigInvalid as trouble:
-        report = options.report(context or "", "", unknown(checked_components(options.stack), trouble))
+        report = options.report(context or "", "", unknown(checked_components(options.stack), trouble).verdicts)
     else:
         report, interrupted = _observe(connection, options)
     _write(report, output, quiet=quiet)
@@ -217,10 +218,10 @@ class _Cluster:
 
     async def look(self) -> Report:
         """Judges everything."""
-        verdicts, _ = await asyncio.gather(
+        judgement, _ = await asyncio.gather(
             judge(self._target, checked_components(self._options.stack)), self._read_version()
         )
-        return self._report(verdicts)
+        return self._report(judgement.verdicts)
 
     async def look_again(self, before: Report) -> Report:
         """Judges only what can have changed since the last look, so that waiting costs the server next to nothing.
@@ -231,7 +232,7 @@ class _Cluster:
         if await self._discovery_changed(before):
             return await self.look()
         components = [each.component for each in before.verdicts if _may_have_changed(each)]
-        judged = {each.component.key: each for each in await judge(self._target, components)}
+        judged = {each.component.key: each for each in (await judge(self._target, components)).verdicts}
         return self._report([judged.get(each.component.key, each) for each in before.verdicts])
 
     async def _discovery_changed(self, before: Report) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from functions.local.binaries import find_binaries
 from functions.local.cache import state_directory
 from functions.local.directory import InstanceDirectory
 from functions.local.errors import LocalError
+from functions.local.processes import exit_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -78,8 +77,7 @@ def up(directory: Path, *, audit_log: bool) -> None:
         else:
             binaries = find_binaries()
             began = time.monotonic()
-            # So that what was started so far is ended, as with Ctrl-C.
-            signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+            exit_on_signals()  # so that what was started so far is ended
             control_plane = ControlPlane(binaries, directory, audit=audit_log, detached=True)
             control_plane.start()
             click.echo(f"Ready at {control_plane.server} after {time.monotonic() - began:.1f} s")

@@ -17,6 +17,7 @@ from events.codec import MAX_SIZE, Malformed, TooLarge, decode, encode_binary
 from functions.host.host import Answer, bug, later, traceparent_of
 from functions.host.log import printable
 from functions.host.metrics import COUNTS, exposition
+from functions.host.server import CONNECTIONS, HEAD_SECONDS, Server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -26,15 +27,18 @@ if TYPE_CHECKING:
 
 CONCURRENCY: Final = 64
 BODY_SECONDS: Final = 10.0
+BODIES_SIZE: Final = 64 * MAX_SIZE
+"""Bytes of bodies that are on their way, all together; beyond it, whoever sends one has to come again."""
 LINGER_SECONDS: Final = 2.0
 """How long what a refused sender still sends is read, so that it gets to read the answer."""
 
-_UNREADABLE: Final = (Malformed, TimeoutError, web.HTTPRequestEntityTooLarge, web.RequestPayloadError)
 _log = logging.getLogger(__name__)
 
 
 class Gate:
-    """Counts the requests that have no answer yet, refuses those beyond a limit, and everything once draining.
+    """Counts the events in work, refuses those beyond a limit, and everything once draining.
+
+    An event is in work once the whole of it is there, so that those who send slowly keep nobody out.
 
     Attributes:
         draining: Whether new events are refused because the process is about to end.
@@ -46,18 +50,21 @@ class Gate:
         self._idle = asyncio.Event()
         self.draining = False
 
-    def enter(self) -> Answer | None:
-        """Let a request in, or give the answer that refuses it; who is let in must `leave`."""
+    def refusal(self) -> Answer | None:
+        """The answer that refuses an event now; None where it would be let in."""
         if self.draining:
             return later("this process is about to end", 1, outcome="draining")
         if self._in_flight >= self._limit:
             return later(f"{self._limit} events are in work already", 1, outcome="overloaded")
-        self._in_flight += 1
-        COUNTS.in_flight += 1
         return None
 
+    def enter(self) -> None:
+        """One event more, which must `leave`."""
+        self._in_flight += 1
+        COUNTS.in_flight += 1
+
     def leave(self) -> None:
-        """One request less."""
+        """One event less."""
         self._in_flight -= 1
         COUNTS.in_flight -= 1
         if self.draining and not self._in_flight:
@@ -76,7 +83,14 @@ class Gate:
         return 0
 
 
-def make_server(host: Host, gate: Gate | None = None, *, body_seconds: float = BODY_SECONDS) -> web.Server:
+def make_server(
+    host: Host,
+    gate: Gate | None = None,
+    *,
+    connections: int = CONNECTIONS,
+    head_seconds: float = HEAD_SECONDS,
+    body_seconds: float = BODY_SECONDS,
+) -> Server:
     """The HTTP server: `POST /<function.name>`, or `POST /` as well where there is one function.
 
     It is aiohttp's low-level server, because the router of an application takes a fifth of the time of a request.
@@ -84,10 +98,13 @@ def make_server(host: Host, gate: Gate | None = None, *, body_seconds: float = B
     Args:
         host: What answers the events.
         gate: Limits concurrency and drains; one with the default limit when None.
+        connections: How many may be open; one beyond is closed at once.
+        head_seconds: How long a new connection may take for the head of its first request.
         body_seconds: How long a sender may take for its body.
     """
     gate = gate or Gate()
-    receivers = {f"/{name}": _receiver(host, name, gate, body_seconds) for name in host.functions}
+    bodies = _Bodies(body_seconds)
+    receivers = {f"/{name}": _receiver(host, name, gate, bodies) for name in host.functions}
     if len(receivers) == 1:
         receivers["/"] = next(iter(receivers.values()))
 
@@ -107,46 +124,77 @@ def make_server(host: Host, gate: Gate | None = None, *, body_seconds: float = B
         return web.Response(status=405, text="a CloudEvent comes with POST", headers={"Allow": "POST"})
 
     # An access log would say again what the line of each event says.
-    return web.Server(answer, access_log=None, lingering_time=LINGER_SECONDS)
+    return Server(
+        answer,
+        connections=connections,
+        head_seconds=head_seconds,
+        access_log=None,
+        lingering_time=LINGER_SECONDS,
+    )
 
 
 def _receiver(
-    host: Host, name: str, gate: Gate, body_seconds: float
+    host: Host, name: str, gate: Gate, bodies: _Bodies
 ) -> Callable[[web.BaseRequest], Awaitable[web.Response]]:
     async def receive(request: web.BaseRequest) -> web.Response:
-        if (refused := gate.enter()) is not None:
-            response = _refusal(name, refused)
-            if gate.draining:
-                response.force_close()
-            return response
         try:
+            if (refused := gate.refusal()) is not None:
+                return _turned_away(name, refused, gate)
             try:
                 content = request.content  # usually all of it came with the headers
-                body = content.read_nowait() if content.is_eof() else await _body(request, body_seconds)
+                body = content.read_nowait() if content.is_eof() else await bodies.read(request)
                 event = _event(request.headers, body)
             except _UNREADABLE as error:
-                return _refusal(name, _unreadable(error, body_seconds))
-            return _response(await host.handle(name, event, reply_limit=_reply_limit(request.headers)))
+                return _refusal(name, _unreadable(error, bodies.seconds))
+            if (refused := gate.refusal()) is not None:  # others may have come before the last of the body
+                return _turned_away(name, refused, gate)
+            gate.enter()
+            try:
+                return _response(await host.handle(name, event, reply_limit=_reply_limit(request.headers)))
+            finally:
+                gate.leave()
         except ConnectionError:  # the sender is gone, nobody reads an answer
             raise
         except Exception as error:  # noqa: BLE001 - aiohttp would answer 500
             return _response(bug(name, error))
-        finally:
-            gate.leave()
 
     return receive
 
 
-async def _body(request: web.BaseRequest, seconds: float) -> bytes:
-    if (request.content_length or 0) > MAX_SIZE:
-        raise web.HTTPRequestEntityTooLarge(MAX_SIZE)
-    body = bytearray()
-    async with asyncio.timeout(seconds):
-        while chunk := await request.content.readany():
-            body += chunk
-            if len(body) > MAX_SIZE:
-                raise web.HTTPRequestEntityTooLarge(MAX_SIZE)
-    return bytes(body)
+def _turned_away(function: str, answer: Answer, gate: Gate) -> web.Response:
+    response = _refusal(function, answer)
+    if gate.draining:
+        response.force_close()
+    return response
+
+
+class _TooManyBodies(Exception):  # noqa: N818 - named for what there is
+    """All that are on their way take up too much memory."""
+
+
+class _Bodies:
+    """Reads the bodies that did not come with their headers, each within `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._size = 0
+
+    async def read(self, request: web.BaseRequest) -> bytes:
+        if (request.content_length or 0) > MAX_SIZE:
+            raise web.HTTPRequestEntityTooLarge(MAX_SIZE)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.seconds):
+                while chunk := await request.content.readany():
+                    body += chunk
+                    self._size += len(chunk)
+                    if len(body) > MAX_SIZE:
+                        raise web.HTTPRequestEntityTooLarge(MAX_SIZE)
+                    if self._size > BODIES_SIZE:
+                        raise _TooManyBodies
+        finally:
+            self._size -= len(body)
+        return bytes(body)
 
 
 def _event(headers: Mapping[str, str], body: bytes) -> Event:
@@ -158,8 +206,13 @@ def _event(headers: Mapping[str, str], body: bytes) -> Event:
     return replace(event, extensions={**event.extensions, "traceparent": traceparent}) if traceparent else event
 
 
+_UNREADABLE: Final = (Malformed, TimeoutError, web.HTTPRequestEntityTooLarge, web.RequestPayloadError, _TooManyBodies)
+
+
 def _unreadable(error: Exception, seconds: float) -> Answer:
     match error:
+        case _TooManyBodies():
+            return later("too many bodies are on their way", 1, outcome="overloaded")
         case web.HTTPRequestEntityTooLarge() | TooLarge():
             return Answer(status=413, outcome="too_large", body=f"the body is larger than {MAX_SIZE} bytes")
         case TimeoutError():

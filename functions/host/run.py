@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from functions.host.app import CONCURRENCY, LINGER_SECONDS, Gate, make_server
+from functions.host.server import CONNECTIONS
 
 if TYPE_CHECKING:
     from functions.host.host import Host
@@ -20,7 +21,14 @@ GRACE_SECONDS: Final = 25.0
 _log = logging.getLogger(__name__)
 
 
-async def serve(host: Host, *, port: int, listen: str | None = None, concurrency: int = CONCURRENCY) -> None:
+async def serve(
+    host: Host,
+    *,
+    port: int,
+    listen: str | None = None,
+    concurrency: int = CONCURRENCY,
+    connections: int = CONNECTIONS,
+) -> None:
     """Serve until SIGTERM or SIGINT, then answer what is in work and return; a second signal ends at once.
 
     Args:
@@ -28,6 +36,7 @@ async def serve(host: Host, *, port: int, listen: str | None = None, concurrency
         port: TCP port; 0 lets the system choose, and the log says which.
         listen: Address to listen on; all interfaces when None.
         concurrency: How many events may be in work at once.
+        connections: How many may be open at once.
 
     Raises:
         OSError: The address cannot be had.
@@ -37,7 +46,7 @@ async def serve(host: Host, *, port: int, listen: str | None = None, concurrency
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     gate = Gate(concurrency)
-    runner = web.ServerRunner(make_server(host, gate), shutdown_timeout=LINGER_SECONDS)
+    runner = web.ServerRunner(make_server(host, gate, connections=connections), shutdown_timeout=LINGER_SECONDS)
     await runner.setup()
     try:
         await web.TCPSite(runner, listen, port).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -89,9 +90,14 @@ class InstanceDirectory:
         try:
             write_private(staged / self._record.name, _dump(Identity.of(os.getpid()), {}))
             staged.rename(self.home)
-        except OSError:
+        except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
             raise
+
+    def owned(self) -> bool:
+        """Whether it is this process's own still: another may have taken down what this one starts."""
+        owner, _ = self._load()
+        return owner is not None and owner == Identity.of(os.getpid())
 
     def record(self, server: str, pid: int) -> None:
         """Note that a server runs as process `pid`."""
@@ -121,16 +127,22 @@ class InstanceDirectory:
         """
         if not self.home.is_dir():
             return
+        _, servers = self._load()
+        with contextlib.suppress(FileNotFoundError):
+            self._save(None, servers)  # so that who still starts it knows why a server ends
         # In reverse, so that none outlives what it talks to and logs about it.
-        for identity in reversed(self._load()[1].values()):
+        for identity in reversed(servers.values()):
             identity.kill()
         self.remove()
 
     def remove(self) -> None:
-        """Remove the files of an instance whose processes are gone, and the directory if nothing else is in it."""
+        """Remove the files of an instance whose processes are gone, and the directory if nothing else is in it.
+
+        What is gone already does not matter: another process may remove it at the same time.
+        """
         self.kubeconfig.unlink(missing_ok=True)
         shutil.rmtree(self.home, ignore_errors=True)
-        if self.root.is_dir() and not any(self.root.iterdir()):
+        with contextlib.suppress(OSError):  # something else is in it, or it is gone
             self.root.rmdir()
 
     def _load(self) -> tuple[Identity | None, dict[str, Identity]]:

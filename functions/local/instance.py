@@ -67,7 +67,7 @@ class ControlPlane:
 
     Args:
         binaries: The programs.
-        directory: Where it lives; None for a temporary directory that goes with it.
+        directory: Where it lives; None for a temporary directory, from `start` to `stop`.
         audit: Log each request as a line of JSON to `audit_log`.
         detached: The servers outlive this process, until `InstanceDirectory.end`.
 
@@ -79,7 +79,10 @@ class ControlPlane:
     def __init__(
         self, binaries: Binaries, directory: Path | None = None, *, audit: bool = False, detached: bool = False
     ) -> None:
-        self.directory = InstanceDirectory(directory or Path(tempfile.mkdtemp(prefix="serving-stack-")))
+        # Only a name until `start`; nobody can guess it.
+        temporary = Path(tempfile.gettempdir(), f"serving-stack-{secrets.token_hex(8)}")
+        self.directory = InstanceDirectory(directory or temporary)
+        self._temporary = directory is None
         self.audit_log = self.directory.home / "audit.log"
         self._binaries = binaries
         self._audit = audit
@@ -123,7 +126,8 @@ class ControlPlane:
         """Start it, and return once it is ready: the API server says so, and discovery is complete.
 
         Raises:
-            LocalError: Something runs in the directory, or a server does not start; nothing is left behind then.
+            LocalError: Something runs in the directory, a server does not start, or it is taken down meanwhile; nothing
+                is left behind then.
         """
         self.directory.claim()
         try:
@@ -134,16 +138,26 @@ class ControlPlane:
             self._start_controller_manager()
             if self._detached:
                 self.directory.disown()
+        except (OSError, LocalError) as error:
+            taken_down = not self.directory.owned()
+            self.stop()
+            if taken_down:
+                raise LocalError(
+                    f"the control plane in {self.directory.root} was taken down while it started"
+                ) from error
+            raise
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """Kill the servers and remove their files; harmless when it is stopped already."""
+        """Kill the servers and remove their files; harmless when it is stopped already, or was never started."""
+        started = self._group is not None
         if self._group is not None:
             self._group.kill()
             self._group = None
             self._servers.clear()
+        if started or self._temporary:
             self.directory.remove()
 
     def stop_api_server(self) -> None:

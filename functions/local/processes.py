@@ -19,10 +19,28 @@ from functions.local.errors import LocalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import FrameType
     from typing import IO
 
 _POLL: Final = 0.01
+_ENDING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _TAIL: Final = 4000
+
+
+def exit_on_signals() -> None:
+    """Have SIGHUP, SIGINT and SIGTERM raise `SystemExit` with 128 and the number, so that `finally` cleans up.
+
+    The first is the last: none breaks off what is cleaned up then. One that is ignored, as below nohup, stays so.
+    """
+    heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for each in heeded:
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in heeded:
+        signal.signal(number, end)
 
 
 class ProcessGroup:

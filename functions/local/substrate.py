@@ -47,7 +47,7 @@ def _crds(module: str, folder: str, *names: str) -> Source:
     return Source(module, tuple(f"{folder}/{name}.yaml" for name in names))
 
 
-COMPONENTS: Final[Mapping[str, tuple[Source, ...]]] = {
+SOURCES: Final[Mapping[str, tuple[Source, ...]]] = {
     "cert-manager": (
         _crds(
             "github.com/cert-manager/cert-manager",
@@ -131,7 +131,7 @@ def manifests(component: str) -> Sequence[Manifest]:
     Raises:
         LocalError: The module cannot be downloaded.
     """
-    sources = COMPONENTS[component]
+    sources = SOURCES[component]
     directories = _directories(tuple(source.module for source in sources if source.module))
     stand_ins = deploy_directory() / "local" / "crds"
     return [

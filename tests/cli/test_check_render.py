@@ -109,7 +109,8 @@ REPORTS = {
         Verdict(TRUST_MANAGER, (FORBIDDEN,)),
     ),
     "unreachable": report(
-        *unknown(COMPONENTS, Unreachable("https://gpu-1.example:6443 refused the connection")), kubernetes_version=""
+        *unknown(COMPONENTS, Unreachable("https://gpu-1.example:6443 refused the connection")).verdicts,
+        kubernetes_version="",
     ),
 }
 PLAIN = Terminal(marks=MARKS)

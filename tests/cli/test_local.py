@@ -95,7 +95,7 @@ def test_up_status_substrate_down(directory: Path) -> None:
     assert (status.returncode, status.stdout) == (1, f"There is no control plane in {directory}\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_an_up_that_is_broken_off_leaves_nothing(number: signal.Signals, directory: Path) -> None:
     with subprocess.Popen(_command("up", "--dir", str(directory)), stderr=subprocess.PIPE, text=True) as up:
         place = InstanceDirectory(directory)
@@ -109,6 +109,21 @@ def test_an_up_that_is_broken_off_leaves_nothing(number: signal.Signals, directo
     assert "Traceback" not in said
     assert not directory.exists()
     assert not any(Identity(**server).alive() for server in servers.values())
+
+
+def test_an_up_that_is_taken_down_says_so(directory: Path) -> None:
+    with subprocess.Popen(_command("up", "--dir", str(directory)), stderr=subprocess.PIPE, text=True) as up:
+        place = InstanceDirectory(directory)
+        deadline = time.monotonic() + 60
+        while not place.status().running["etcd"]:
+            assert time.monotonic() < deadline
+        assert _local("down", "--dir", str(directory)).returncode == 0
+        _, said = up.communicate(timeout=30)
+    assert (up.returncode, said) == (
+        1,
+        f"Error: the control plane in {directory} was taken down while it started\n",
+    )
+    assert not directory.exists()
 
 
 def test_an_up_that_is_killed_is_cleared_by_down(directory: Path) -> None:

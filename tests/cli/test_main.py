@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -103,3 +104,47 @@ def test_a_reader_that_goes_away_is_no_bug() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("--help", id="help"),
+        pytest.param("--version", id="version"),
+        pytest.param("check --help", id="help of a command"),
+        pytest.param("requirements", id="requirements"),
+        pytest.param("check --kubeconfig /dev/null -o json", id="check"),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_an_output_that_cannot_be_written_is_74(arguments: str, unbuffered: str) -> None:
+    done = shell(f"{arguments} >/dev/full", PYTHONUNBUFFERED=unbuffered)
+    assert done.returncode == 74
+    assert done.stderr == "Error: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        pytest.param("--help", 0, id="help"),
+        pytest.param("requirements", 0, id="requirements"),
+        pytest.param("check --kubeconfig /dev/null --wait 10ms", 3, id="check"),
+        pytest.param("serve --port 70000", 2, id="wrong use"),
+    ],
+)
+@pytest.mark.parametrize(
+    "streams", ["2>&-", ">&-", "<&- >&- 2>&-", "2>/dev/full"], ids=["no stderr", "no stdout", "none", "full stderr"]
+)
+def test_a_closed_stream_changes_no_exit_code(arguments: str, code: int, streams: str) -> None:
+    done = shell(f"{arguments} {streams}")
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} -m functions {command}"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

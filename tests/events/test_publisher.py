@@ -60,6 +60,20 @@ class Sink:
         return web.Response(status=status, headers=headers)
 
 
+@dataclass
+class Slow(Sink):
+    """Answers no two batches of requests within `seconds`."""
+
+    seconds: float = 0.0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        response = await super().handle(request)
+        done = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(self.seconds, done.set_result, None)
+        await done
+        return response
+
+
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
@@ -180,6 +194,18 @@ async def test_a_sink_that_hangs_ends_in_time(monkeypatch: pytest.MonkeyPatch) -
             with pytest.raises(NotAccepted, match="no answer") as refusal:
                 await publisher.publish([MET])
     assert "hunter2" not in str(refusal.value)
+
+
+async def test_many_events_wait_for_their_turn_as_long_as_it_takes(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each request takes a large part of its own limit, and all together many times that limit and the budget.
+    monkeypatch.setattr(publisher_module, "REQUEST_TIMEOUT", 0.5)
+    monkeypatch.setattr(publisher_module, "BUDGET", 0.5)
+    sink = Slow(seconds=0.1)
+    async with Publisher(await serve(sink), sleep=Sleeper()) as publisher:
+        await publisher.publish([replace(MET, id=str(number)) for number in range(16 * 8)])
+    assert sorted(int(event.id) for event in sink.arrived) == list(range(16 * 8))
 
 
 async def test_a_closed_publisher_can_publish_again(serve: Serve) -> None:

@@ -32,6 +32,7 @@ class Serve(Protocol):
         publisher: Publisher | None = None,
         handler_seconds: float = HANDLER_SECONDS,
         body_seconds: float = 10.0,
+        **limits: Any,
     ) -> str: ...
 
 
@@ -46,6 +47,7 @@ async def serve() -> AsyncIterator[Serve]:
         publisher: Publisher | None = None,
         handler_seconds: float = HANDLER_SECONDS,
         body_seconds: float = 10.0,
+        **limits: Any,
     ) -> str:
         functions = [
             Function(
@@ -54,7 +56,7 @@ async def serve() -> AsyncIterator[Serve]:
             for handler in handlers
         ]
         host = Host(functions, NO_WORLD, publisher, handler_seconds=handler_seconds)
-        runner = web.ServerRunner(make_server(host, gate, body_seconds=body_seconds), shutdown_timeout=1)
+        runner = web.ServerRunner(make_server(host, gate, body_seconds=body_seconds, **limits), shutdown_timeout=1)
         await runner.setup()
         runners.append(runner)
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -12,6 +12,7 @@ from events.event import Event
 from events.types import ObjectReference
 from functions.access.errors import Throttled, Unreachable
 from functions.function import Later, Poison
+from functions.host import app
 from functions.host.app import Gate
 from functions.host.metrics import exposition
 
@@ -302,20 +303,72 @@ async def test_a_broken_chunk_is_422(serve: Serve) -> None:
     writer.close()
 
 
-async def test_a_sender_that_goes_away_frees_its_place(serve: Serve, http: aiohttp.ClientSession) -> None:
-    gate = Gate(1)
-    url = await serve(nothing, gate=gate)
-    _, writer = await raw(url, HEAD + b"Content-Length: 10\r\n\r\nhalf")
-    while True:  # until it holds the one place
-        async with http.post(f"{url}/nothing", headers=REPLY) as response:
-            if response.status == 503:
-                break
-    writer.close()
-    while True:  # until it holds it no more; the time limit of the test is what fails
-        async with http.post(f"{url}/nothing", headers=REPLY) as response:
-            if response.status == 204:
-                break
+async def test_those_who_send_slowly_keep_nobody_out(serve: Serve, http: aiohttp.ClientSession) -> None:
+    url = await serve(nothing, gate=Gate(1))
+    slow = [await raw(url, HEAD + b"Content-Length: 4\r\n\r\nha") for _ in range(4)]
+    async with http.post(f"{url}/nothing", headers=REPLY) as response:
+        assert response.status == 204
+    slow.pop()[1].close()  # one goes away
+    for reader, writer in slow:
+        writer.write(b"lf")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204 ")
+        writer.close()
     assert counted("serving_stack_events_in_flight") == 0
+
+
+async def test_a_body_that_ends_when_all_places_are_taken_comes_again(
+    serve: Serve, http: aiohttp.ClientSession
+) -> None:
+    held = Held()
+    url = await serve(held, gate=Gate(1))
+    reader, writer = await raw(url, HEAD + b"Content-Length: 8\r\n\r\nhalf")
+    first = asyncio.create_task(http.post(f"{url}/held", headers=REPLY))
+    await held.begun.wait()
+    async with http.get(f"{url}/health/liveness") as response:
+        assert response.status == 200
+    writer.write(b"half")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 503 ")
+    writer.close()
+    held.go.set()
+    assert (await first).status == 204
+
+
+async def test_bodies_on_their_way_take_only_so_much_memory(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "BODIES_SIZE", 1000)
+    url = await serve(nothing)
+    for size, status in ((900, 204), (MAX_SIZE, 503), (900, 204)):  # the middle one cannot come with its headers
+        reader, writer = await raw(url, HEAD + b"Content-Length: %d\r\n\r\n" % size + bytes(size))
+        assert int((await reader.readuntil(b"\r\n\r\n")).split()[1]) == status
+        writer.close()
+
+
+async def test_a_connection_beyond_the_limit_is_closed(serve: Serve, http: aiohttp.ClientSession) -> None:
+    url = await serve(nothing, connections=2)
+    first, second = await raw(url, b"G"), await raw(url, b"G")
+    before = counted("serving_stack_events_total", function="unknown", type="other", outcome="too_many_connections")
+    third, writer = await raw(url, b"")
+    assert await third.read() == b""
+    writer.close()
+    labels = {"function": "unknown", "type": "other", "outcome": "too_many_connections"}
+    assert counted("serving_stack_events_total", **labels) == before + 1
+    for _, each in (first, second):
+        each.close()
+        await each.wait_closed()
+    async with http.post(f"{url}/nothing", headers=REPLY) as response:
+        assert response.status == 204
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST / HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a head"])
+async def test_a_connection_that_does_not_ask_in_time_is_closed(serve: Serve, sent: bytes) -> None:
+    url = await serve(nothing, head_seconds=0.05)
+    asked, kept = await raw(url, b"GET /health/liveness HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await asked.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200 ")
+    silent, writer = await raw(url, sent)
+    assert await silent.read() == b""
+    kept.write(b"GET /health/liveness HTTP/1.1\r\nHost: x\r\n\r\n")  # it has had its first request
+    assert (await asked.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200 ")
+    for each in (kept, writer):
+        each.close()
 
 
 async def test_beyond_the_concurrency_limit_an_event_is_refused_at_once(

@@ -77,6 +77,15 @@ def test_ending_twice_is_harmless(tmp_path: Path) -> None:
     assert not (tmp_path / "place").exists()
 
 
+def test_ending_takes_it_from_who_started_it(tmp_path: Path) -> None:
+    directory = _claimed(tmp_path / "place")
+    assert directory.owned()
+    InstanceDirectory(tmp_path / "place").end()
+    assert not directory.owned()
+    directory.remove()
+    assert not (tmp_path / "place").exists()
+
+
 def test_ending_where_nothing_was_started_touches_nothing(tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").touch()
     InstanceDirectory(tmp_path).end()

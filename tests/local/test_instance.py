@@ -6,9 +6,11 @@ import base64
 import dataclasses
 import http.client
 import json
+import shlex
 import signal
 import socket
 import ssl
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from functions.deploy_files import deploy_directory
 from functions.local import instance
 from functions.local.api import Api
 from functions.local.certificates import Authority
@@ -243,6 +246,26 @@ def test_a_server_that_does_not_start_is_named_and_nothing_is_left(binaries: Bin
     with pytest.raises(LocalError, match=r"^kube-apiserver exited with 7:\nout of luck$"):
         control_plane.start()
     assert not (tmp_path / "place").exists()
+
+
+def test_a_temporary_directory_is_there_from_start_to_stop(binaries: Binaries) -> None:
+    control_plane = ControlPlane(binaries)
+    assert not control_plane.directory.root.exists()
+    control_plane.stop()
+    with control_plane:
+        assert control_plane.kubeconfig.exists()
+    assert not control_plane.directory.root.exists()
+
+
+def test_one_that_is_taken_down_while_it_starts_says_so(binaries: Binaries, tmp_path: Path) -> None:
+    program = tmp_path / "kube-apiserver"
+    place = tmp_path / "place"
+    down = shlex.join([sys.executable, "-m", "functions", "local", "down", "--dir", str(place)])
+    program.write_text(f"#!/bin/sh\ncd {deploy_directory().parent} && {down} & exec sleep 60\n")
+    program.chmod(0o755)
+    with pytest.raises(LocalError, match=r"^the control plane in \S+ was taken down while it started$"):
+        ControlPlane(dataclasses.replace(binaries, kube_apiserver=program), place).start()
+    assert not place.exists()
 
 
 def test_a_port_that_is_taken_meanwhile_is_left_to_its_owner(

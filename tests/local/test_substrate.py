@@ -80,7 +80,7 @@ async def test_removing_takes_the_instances_along_and_leaves_other_components(
 
 
 def test_every_component_of_the_catalog_is_known() -> None:
-    assert set(substrate.COMPONENTS) == {component.key for component in COMPONENTS}
+    assert set(substrate.SOURCES) == {component.key for component in COMPONENTS}
 
 
 def test_without_the_module_proxy_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,94 @@
+"""From the settings of `serving-stack serve`, which calls it, to a process that serves."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from events.publisher import NoSink, Publisher
+from functions.access.errors import KubeconfigInvalid
+from functions.host import log, run
+from functions.host.host import Host
+from functions.registry import FUNCTIONS
+from functions.world import World
+
+if TYPE_CHECKING:
+    from functions.function import Function
+
+_log = logging.getLogger(__name__)
+
+
+class WrongSetting(ValueError):  # noqa: N818 - named for what is wrong
+    """A setting that cannot be had; the text names it and says what to set."""
+
+
+def serve(
+    names: str | None,
+    *,
+    port: int,
+    listen: str | None,
+    concurrency: int,
+    connections: int,
+    log_level: str,
+    kubeconfig: str | None,
+) -> None:
+    """Serve until a signal says to end.
+
+    Args:
+        names: Of the functions, separated by commas; None for all.
+        port: TCP port; 0 lets the system choose.
+        listen: Address; all interfaces when None.
+        concurrency: How many events may be in work at once.
+        connections: How many may be open at once.
+        log_level: Least level that is logged.
+        kubeconfig: File for the hub; None for what kubectl would use, in a pod its ServiceAccount.
+
+    Raises:
+        WrongSetting: One cannot be had, such as a port that is taken.
+    """
+    log.configure(log_level)
+    functions, publisher = _chosen(names), _publisher()
+
+    async def run_until_told() -> None:
+        world = World.open(kubeconfig)
+        gc.freeze()  # it lives as long as the process, so the collector need not look at it ever again
+        gc.enable()
+        host = Host(functions, world, publisher)
+        try:
+            await run.serve(host, port=port, listen=listen, concurrency=concurrency, connections=connections)
+        finally:
+            await world.close()
+            if publisher is not None:
+                await publisher.close()
+
+    try:
+        uvloop.run(run_until_told())
+    except (KubeconfigInvalid, OSError) as error:  # the port is taken, an address is not ours
+        raise WrongSetting(str(error)) from None
+
+
+def _chosen(names: str | None) -> list[Function]:
+    if names is None:
+        return list(FUNCTIONS.values())
+    wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    unknown = [name for name in wanted if name not in FUNCTIONS]
+    if unknown or not wanted:
+        what = f"unknown function {', '.join(unknown)}" if unknown else "no function is named"
+        raise WrongSetting(f"--functions: {what}; there are {', '.join(FUNCTIONS)}")
+    return [FUNCTIONS[name] for name in wanted]
+
+
+def _publisher() -> Publisher | None:
+    if not os.environ.get("K_SINK"):
+        _log.warning(
+            "K_SINK is not set: an event that is followed by others which do not fit into the answer is answered 503"
+        )
+        return None
+    try:
+        return Publisher.from_environment()
+    except NoSink as error:
+        raise WrongSetting(str(error)) from None
