@@ -59,7 +59,7 @@ class ProcessGroup:
         self._lifeline: subprocess.Popen[bytes] | None = None
         if not detached:
             self._lifeline = subprocess.Popen(
-                ["/bin/sh", "-c", "cat >/dev/null; kill -9 0"], stdin=subprocess.PIPE, process_group=0
+                ["/bin/sh", "-c", "read -r _; kill -9 0"], stdin=subprocess.PIPE, process_group=0
             )
 
     def spawn(
