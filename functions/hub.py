@@ -22,10 +22,16 @@ PAGE: Final = 500
 
 
 class Hub:
-    """The cluster that holds the InferenceClusters."""
+    """The cluster that holds the InferenceClusters.
+
+    Attributes:
+        client: What it is asked with.
+        known: Each InferenceCluster as it was read or written last, by name.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.known: dict[str, InferenceCluster] = {}
 
     async def cluster(self, name: str) -> InferenceCluster | None:
         """The InferenceCluster of this name, None where there is none.
@@ -34,9 +40,12 @@ class Hub:
             AccessError: The hub could not be asked.
         """
         try:
-            return InferenceCluster.from_object(await self.client.get(f"{CLUSTERS}/{name}"))
+            found = InferenceCluster.from_object(await self.client.get(f"{CLUSTERS}/{name}"))
         except NotFound:
+            self.known.pop(name, None)
             return None
+        self.known[name] = found
+        return found
 
     async def clusters(self) -> list[InferenceCluster]:
         """Every InferenceCluster; none where the API is not installed yet.
@@ -89,8 +98,10 @@ class Hub:
             "metadata": {"name": cluster.name, "uid": cluster.uid, "resourceVersion": cluster.resource_version},
             "status": {"conditions": [each.to_object() for each in conditions]},
         }
-        written = await self.client.apply(f"{CLUSTERS}/{cluster.name}/status", body, manager=FIELD_MANAGER)
-        return InferenceCluster.from_object(written)
+        path = f"{CLUSTERS}/{cluster.name}/status"
+        written = InferenceCluster.from_object(await self.client.apply(path, body, manager=FIELD_MANAGER))
+        self.known[cluster.name] = written
+        return written
 
     async def _pages(self, path: str, *, metadata_only: bool = False) -> AsyncIterator[dict[str, Any]]:
         read = self.client.list_metadata if metadata_only else self.client.get

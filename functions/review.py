@@ -7,6 +7,7 @@ however many replicas run.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -96,19 +97,19 @@ async def _review(world: World, name: str, asks: Sequence[Ask]) -> Reviewed | No
     before: Mapping[str, Condition] | None = None
     try:
         for _ in range(ATTEMPTS):
-            cluster = await world.hub.cluster(name)
+            cluster, judgement = await _read(world, name, asks)
             if cluster is None:
                 await world.targets.forget(name)
             if cluster is None or not cluster.provided:
                 return None
             if before is None:
                 before = cluster.conditions
-            if cluster.judged and all(each.tick for each in asks) and _is_resting(world, name):
+            if _is_resting(world, cluster, asks):
                 return Reviewed(cluster, before)
             try:
                 if cluster.stack is None:
                     return Reviewed(await _write(world, cluster, (_unknown_stack(world, cluster),)), before)
-                return Reviewed(await _settle(world, cluster, cluster.stack, asks), before)
+                return Reviewed(await _settle(world, cluster, cluster.stack, asks, judgement), before)
             except Conflict:
                 continue
             except NotFound:
@@ -118,23 +119,52 @@ async def _review(world: World, name: str, asks: Sequence[Ask]) -> Reviewed | No
     raise Later(f"InferenceCluster {name} was written by others {ATTEMPTS} times in a row")
 
 
-def _is_resting(world: World, name: str) -> bool:
-    return world.targets.is_resting(name, world.clock.now())
+async def _read(world: World, name: str, asks: Sequence[Ask]) -> tuple[InferenceCluster | None, Judgement | None]:
+    """The InferenceCluster, and what was observed for it while it was read.
+
+    That is where it turned out to be the very one that was known before the target was asked; else there is none.
+    """
+    known = world.hub.known.get(name)
+    if known is None or not known.provided or known.stack is None or _is_resting(world, known, asks):
+        return await world.hub.cluster(name), None
+    components = _to_judge(known, known.stack, asks)
+    observing = asyncio.create_task(_observe(world, known, components, asks, None))
+    try:
+        cluster = await world.hub.cluster(name)
+        if cluster is not None and cluster.uid == known.uid and cluster.resource_version == known.resource_version:
+            return cluster, await observing
+        return cluster, None
+    finally:
+        observing.cancel()
+        await asyncio.wait((observing,))
+        if not observing.cancelled():
+            observing.exception()  # of an observation that nobody wants any more
 
 
-async def _settle(world: World, cluster: InferenceCluster, stack: Stack, asks: Sequence[Ask]) -> InferenceCluster:
-    """Observes and writes until what was observed after the last write is what was written."""
+def _is_resting(world: World, cluster: InferenceCluster, asks: Sequence[Ask]) -> bool:
+    """Whether nothing but time asks for a look at a target that is left in peace for a while after its failures."""
+    ticks = all(each.tick for each in asks)
+    return ticks and cluster.judged and world.targets.is_resting(cluster.name, world.clock.now())
+
+
+async def _settle(
+    world: World, cluster: InferenceCluster, stack: Stack, asks: Sequence[Ask], judgement: Judgement | None
+) -> InferenceCluster:
+    """Observes and writes until what was observed after the last write is what was written.
+
+    `judgement` is what was observed of this very object already, None where nothing was.
+    """
     if REQUIREMENTS_MET not in cluster.conditions:
-        cluster = await _write(world, cluster, _merged(world, cluster, stack, ()))
-    components = _to_judge(cluster, stack, {each.component for each in asks})
-    judgement: Judgement | None = None
+        cluster, judgement = await _write(world, cluster, _merged(world, cluster, stack, ())), None
+    components = _to_judge(cluster, stack, asks)
+    former: Judgement | None = None
     for _ in range(ATTEMPTS):
-        judgement = await _observe(world, cluster, components, asks, judgement)
+        judgement = judgement or await _observe(world, cluster, components, asks, former)
         news = [each for each in judgement.verdicts if not _is_passing(each, cluster, asks)]
         written = await _write(world, cluster, _merged(world, cluster, stack, news))
         if written is cluster or all(each.outcome is Outcome.UNKNOWN for each in news):
             return written  # where nothing can be seen, looking again would cost another time limit
-        cluster = written
+        cluster, former, judgement = written, judgement, None
     raise Later(f"what {cluster.name} brings changed {ATTEMPTS} times while it was looked at")
 
 
@@ -145,8 +175,9 @@ def _is_passing(verdict: Verdict, cluster: InferenceCluster, asks: Sequence[Ask]
     return verdict.passing and missing and all(each.component is not None for each in asks)
 
 
-def _to_judge(cluster: InferenceCluster, stack: Stack, asked: Collection[Component | None]) -> tuple[Component, ...]:
+def _to_judge(cluster: InferenceCluster, stack: Stack, asks: Sequence[Ask]) -> tuple[Component, ...]:
     """The components asked for, and those not judged for this generation; all of them where None is asked for."""
+    asked = {each.component for each in asks}
 
     def judged(component: Component) -> bool:
         condition = cluster.conditions.get(component.condition)

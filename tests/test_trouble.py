@@ -295,7 +295,8 @@ async def test_a_404_of_something_else_is_no_miss(world: World, api: Api, target
     await review(world, "gpu-1", Ask(component=component("cert-manager"), changed=CERTIFICATES.name))
     found = conditions(api)
     assert found["CertManagerProvided"]["status"] == "True"
-    assert (found["TrustManagerProvided"]["status"], found["TrustManagerProvided"]["reason"]) == ("Unknown", "NotFound")
+    lacking = found["NodeFeatureDiscoveryProvided"]
+    assert (lacking["status"], lacking["reason"]) == ("Unknown", "NotFound")
 
 
 async def test_a_cluster_too_old_for_the_device_api(world: World, api: Api, target: Faulty) -> None:
