@@ -36,7 +36,7 @@ _BLOCKS: Final = 3
 _ROUNDS: Final = 10
 """Of each block."""
 _PEER_ROUNDS: Final = 3
-_SECONDS: Final = {"10 KB": 17.0, "600 KB": 35.0}
+_SECONDS: Final = {"10 KB": 20.0, "600 KB": 60.0}
 """After which a block has no further round; that is for a machine that does other work as well."""
 _PEER: Final = "peer"
 _POLL: Final = 0.001

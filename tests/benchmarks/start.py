@@ -141,8 +141,7 @@ async def _memory(hub: ControlPlane, logs: Path) -> tuple[float, float]:
                     event, path = crd_changed(CLUSTER, REQUIREMENTS[0].name), "/probes/cert-manager"
                 message = encode_binary(event)
                 headers = {**message.headers, "Prefer": "reply"}
-                for port in ports:
-                    url = f"http://127.0.0.1:{port}{path}"
+                for url in (f"http://127.0.0.1:{ports[0]}{path}", f"http://127.0.0.1:{ports[1]}/"):
                     async with session.post(url, data=message.body, headers=headers) as response:
                         assert response.ok, response
         return resident_mib(ours.pid), resident_mib(bare.pid)
