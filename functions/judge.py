@@ -209,10 +209,13 @@ class _Look:
 
     async def _custom_resource(self, crd: CustomResource) -> Finding:
         discovery = await self._discovery()
-        if self._former is not None and self._former.discovery is discovery:
-            known = self._former.finding(crd)
-            if known is not None:
-                return known
+        known = self._former.finding(crd) if self._former is not None else None
+        if known is not None and self._former is not None and self._former.discovery is discovery:
+            return known
+        if known is not None and known.reason == "BeingDeleted":
+            still = await self._confirm(crd)  # which does without the schemas that an explanation has to read
+            if still.outcome is Outcome.MISSING:
+                return still
         if discovery.serves(crd.group, crd.version, crd.plural):
             return await self._confirm(crd) if crd.name in self._changed else Finding(crd, Outcome.MET)
         if discovery.is_stale(crd.group, crd.version):
