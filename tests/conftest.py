@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -39,6 +40,12 @@ class StartControlPlane(Protocol):
     """Starts a control plane of the test's own, which ends with the test."""
 
     def __call__(self, directory: Path | None = None, *, audit: bool = False) -> ControlPlane: ...
+
+
+def pytest_configure() -> None:
+    """Takes Ctrl-C as usual: a shell's background job ignores it, and so would each process that a test starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
