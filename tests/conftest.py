@@ -43,9 +43,14 @@ class StartControlPlane(Protocol):
 
 
 def pytest_configure() -> None:
-    """Takes Ctrl-C as usual: a shell's background job ignores it, and so would each process that a test starts."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Takes signals as usual, so that each process that a test starts does.
+
+    A job that a shell runs in the background ignores Ctrl-C, and one under nohup a hang-up.
+    """
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL, signal.SIGTERM: signal.SIG_DFL}
+    for number, handler in usual.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
