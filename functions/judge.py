@@ -224,7 +224,7 @@ class _Look:
         return await self._explain(crd)
 
     async def _confirm(self, crd: CustomResource) -> Finding:
-        """A CRD that discovery serves, unless the object itself already knows of its deletion."""
+        """A CRD that discovery serves, unless the object itself says already that it soon will not."""
         try:
             found = await self._client.get_metadata(f"{CRDS}/{crd.name}")
         except NotFound as trouble:
@@ -233,6 +233,9 @@ class _Look:
             return Finding(crd, Outcome.MET)
         if "deletionTimestamp" in found["metadata"]:
             return _missing(crd, "BeingDeleted", "being deleted")
+        if found["metadata"].get("generation", 1) > 1:  # its versions may be others than those that were served first
+            explained = await self._explain(crd)
+            return explained if explained.reason == "VersionNotServed" else Finding(crd, Outcome.MET)
         return Finding(crd, Outcome.MET)
 
     async def _explain(self, crd: CustomResource) -> Finding:

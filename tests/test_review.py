@@ -142,6 +142,21 @@ async def test_a_version_that_is_not_served(world: World, api: Api, versions: li
     assert condition["message"] == f"{CERTIFICATES}: {detail}"
 
 
+async def test_a_version_taken_away_is_noticed_before_discovery_drops_it(world: World, api: Api) -> None:
+    await review(world, "gpu-1", Ask())
+    for _ in range(8):
+        apply(api, f"{CRDS}/{CERTIFICATES.name}", crd_manifest(CERTIFICATES.name, "v1beta1", "v1"))
+        await served(world.hub.client, CERTIFICATES)
+        for _ in range(50):
+            await review(world, "gpu-1", Ask(component=component("cert-manager"), changed=CERTIFICATES.name))
+            if conditions(api)["CertManagerProvided"]["status"] == "True":
+                break
+        assert conditions(api)["CertManagerProvided"]["status"] == "True"
+        apply(api, f"{CRDS}/{CERTIFICATES.name}", crd_manifest(CERTIFICATES.name, "v1beta1", "-v1"))
+        await review(world, "gpu-1", Ask(component=component("cert-manager"), changed=CERTIFICATES.name))
+        assert conditions(api)["CertManagerProvided"]["reason"] == "VersionNotServed"
+
+
 async def test_a_crd_on_its_way_is_no_news_to_an_event_and_told_by_the_tick(hub: ControlPlane, time: Moving) -> None:
     async def unestablished(_: web.Request, real: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
         answer = await real()

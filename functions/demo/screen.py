@@ -60,7 +60,7 @@ class Screen:
         if self._live is not None:
             self._live.update(self._table(), refresh=True)
         elif before is None or before.status is not condition.status:
-            mark, style = _LOOK[condition.status]
+            mark, style = _look(condition)
             line = f"  {mark} {self._names[condition.type]:<24} {condition.status!s:<8} {condition.reason}"
             self._console.print(Text(line, style=style), soft_wrap=True)
 
@@ -89,8 +89,13 @@ class Screen:
         for type_, name in self._names.items():
             condition = self._conditions.get(type_)
             if condition is not None:
-                mark, style = _LOOK[condition.status]
+                mark, style = _look(condition)
                 after = self._milliseconds.get(type_)
                 took = "" if after is None else f"{after:.0f} ms"
                 table.add_row(mark, name, str(condition.status), took, condition.reason, style=style)
         return table
+
+
+def _look(condition: Condition) -> tuple[str, str]:
+    """Mark and colour; while nothing was looked at yet, nothing is a miss."""
+    return _LOOK[Status.UNKNOWN if condition.reason == "Checking" else condition.status]
