@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import yaml
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from functions.access.definitions import CRDS
 from functions.access.errors import NotFound
 from functions.access.targets import SECRETS
 from functions.catalog import Stack, component
@@ -36,7 +37,6 @@ LOST: Final = "trust-manager"
 WITHIN: Final = 20.0
 """Seconds that a condition may take to follow before the demonstration fails."""
 _MANAGER: Final = "serving-stack-demo"
-_CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 async def tell(control_plane: ControlPlane) -> int:
@@ -143,7 +143,7 @@ class _Follower:
 async def _install_hub(client: Client) -> None:
     for file in sorted((deploy_directory() / "knative" / "crds").glob("inference*.yaml")):
         manifest = yaml.safe_load(file.read_text())
-        await client.apply(f"{_CRDS}/{manifest['metadata']['name']}", manifest, manager=_MANAGER)
+        await client.apply(f"{CRDS}/{manifest['metadata']['name']}", manifest, manager=_MANAGER)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "modelplane-system"}}
     await client.apply("/api/v1/namespaces/modelplane-system", namespace, manager=_MANAGER)
 
