@@ -72,8 +72,8 @@ class CheckRequested(Data):
     """`ai.modelplane.cluster.check.requested`: one cluster needs a look.
 
     Attributes:
-        reason: Why, in one CamelCase word: Created, Changed, KubeconfigChanged, Tick, WatchStarted, Provisioned,
-            Object.
+        reason: Why, in one CamelCase word: Created, Changed, KubeconfigChanged, ClientCA, Tick, WatchStarted,
+            Provisioned, Object.
         kubeconfig: The Secret as it was seen; absent where it was not looked at.
     """
 
@@ -112,6 +112,22 @@ class RequirementsJudged(Data):
     generation: int
 
 
+class CompositionJudged(Data):
+    """`ai.modelplane.composition.*`: how a set of composed objects stands on one cluster.
+
+    Attributes:
+        status: The condition's status.
+        reason: The condition's reason, CamelCase.
+        message: The condition's message.
+        generation: metadata.generation of the InferenceCluster that it holds for.
+    """
+
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str = ""
+    generation: int
+
+
 MODELS: Final[dict[str, type[Data]]] = {
     types.OBJECT_ADDED: ObjectReference,
     types.OBJECT_UPDATED: ObjectReference,
@@ -128,4 +144,8 @@ MODELS: Final[dict[str, type[Data]]] = {
     types.REQUIREMENT_UNKNOWN: RequirementJudged,
     types.REQUIREMENTS_MET: RequirementsJudged,
     types.REQUIREMENTS_UNMET: RequirementsJudged,
+    types.COMPOSITION_APPLIED: CompositionJudged,
+    types.COMPOSITION_WAITING: CompositionJudged,
+    types.COMPOSITION_CONFLICT: CompositionJudged,
+    types.COMPOSITION_REMOVED: CompositionJudged,
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from events.data import MODELS as MODELS
     from events.data import CheckRequested as CheckRequested
+    from events.data import CompositionJudged as CompositionJudged
     from events.data import Data as Data
     from events.data import Deleting as Deleting
     from events.data import KubeconfigVersion as KubeconfigVersion
@@ -41,6 +42,10 @@ REQUIREMENT_MISSING: Final = "ai.modelplane.requirement.missing"
 REQUIREMENT_UNKNOWN: Final = "ai.modelplane.requirement.unknown"
 REQUIREMENTS_MET: Final = "ai.modelplane.requirements.met"
 REQUIREMENTS_UNMET: Final = "ai.modelplane.requirements.unmet"
+COMPOSITION_APPLIED: Final = "ai.modelplane.composition.applied"
+COMPOSITION_WAITING: Final = "ai.modelplane.composition.waiting"
+COMPOSITION_CONFLICT: Final = "ai.modelplane.composition.conflict"
+COMPOSITION_REMOVED: Final = "ai.modelplane.composition.removed"
 
 KNOWN: Final = frozenset(
     {
@@ -59,6 +64,10 @@ KNOWN: Final = frozenset(
         REQUIREMENT_UNKNOWN,
         REQUIREMENTS_MET,
         REQUIREMENTS_UNMET,
+        COMPOSITION_APPLIED,
+        COMPOSITION_WAITING,
+        COMPOSITION_CONFLICT,
+        COMPOSITION_REMOVED,
     }
 )
 """All of them; any other type is somebody else's business."""

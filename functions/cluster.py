@@ -14,6 +14,7 @@ from functions.access.errors import AccessError, Forbidden
 from functions.access.targets import ABSENT
 from functions.catalog import COMPONENTS, CustomResource
 from functions.clusters import API_VERSION, SYSTEM_NAMESPACE
+from functions.compose.sets import COMPOSITIONS
 from functions.function import Function, Later, Poison, Wake, source_of
 from functions.results import about, check_requested, object_name
 
@@ -33,7 +34,7 @@ async def cluster(event: Event, world: World) -> Sequence[Event]:
     """Answers with a request for a check of each cluster that the event may have changed."""
     look = _BY_TYPE.get(event.type)
     if look is None and event.type.startswith(types.OBJECT_CHANGED):
-        look = _BY_KIND.get(event.extensions.get("kind", ""))
+        look = _BY_KIND.get(event.extensions.get("kind", ""), _object)
     if look is None:
         return ()
     try:
@@ -92,9 +93,14 @@ async def _tick(event: Event, world: World) -> Sequence[Event]:
     return await _every_cluster(event, world, types.TICK)
 
 
-async def _requirement(event: Event, world: World) -> Sequence[Event]:
-    """Something that a requirement names changed; the probe looks where the event says in which cluster."""
+async def _object(event: Event, world: World) -> Sequence[Event]:
+    """Something changed on a target; whoever it concerns looks where the event says in which cluster."""
     return () if event.extensions.get("cluster") else await _every_cluster(event, world, "Object")
+
+
+async def _inference_gateway(event: Event, world: World) -> Sequence[Event]:
+    """A client CA may have come or gone, which every cluster's gateway has to know."""
+    return await _every_cluster(event, world, "ClientCA")
 
 
 async def _every_cluster(event: Event, world: World, reason: str) -> Sequence[Event]:
@@ -136,28 +142,37 @@ def _deleting(found: InferenceCluster, world: World) -> Event:
 _BY_TYPE: Final = {types.PING: _tick, types.PROVISIONED: _provisioned}
 _BY_KIND: Final = {
     "InferenceCluster": _inference_cluster,
+    "InferenceGateway": _inference_gateway,
     "Secret": _secret,
-    "CustomResourceDefinition": _requirement,
-    "DeviceClass": _requirement,
 }
+"""What is done about a change of an object on the hub; one of any other kind is a target's."""
 
 
 def _wakes() -> tuple[Wake, ...]:
     requirements = [one for each in COMPONENTS for one in each.requirements]
-    crds = tuple(each.name for each in requirements if isinstance(each, CustomResource))
-    classes = tuple(each.name for each in requirements if not isinstance(each, CustomResource))
-
-    def changes(names: tuple[str, ...] = (), **attributes: str) -> Wake:
-        return Wake(type=types.OBJECT_CHANGED, attributes=tuple(attributes.items()), names=names)
-
+    crds = [each.name for each in requirements if isinstance(each, CustomResource)]
+    classes = [each.name for each in requirements if not isinstance(each, CustomResource)]
+    names: dict[tuple[tuple[str, str], ...], list[str]] = {
+        (("kind", "CustomResourceDefinition"),): crds,
+        (("kind", "DeviceClass"),): classes,
+    }
+    for step in (one for each in COMPOSITIONS for one in each.steps if one.is_watched):
+        names.setdefault(step.kind.attributes, []).append(step.name)
     return (
-        changes(kind="InferenceCluster", apiversion=API_VERSION),
-        changes(kind="Secret", namespace=SYSTEM_NAMESPACE),
-        changes(crds, kind="CustomResourceDefinition"),
-        changes(classes, kind="DeviceClass"),
+        _changes(kind="InferenceCluster", apiversion=API_VERSION),
+        _changes(kind="InferenceGateway", apiversion=API_VERSION),
+        _changes(kind="Secret", namespace=SYSTEM_NAMESPACE),
+        *(
+            Wake(type=types.OBJECT_CHANGED, attributes=attributes, names=tuple(each))
+            for attributes, each in names.items()
+        ),
         Wake(type=types.PING),
         Wake(type=types.PROVISIONED),
     )
+
+
+def _changes(**attributes: str) -> Wake:
+    return Wake(type=types.OBJECT_CHANGED, attributes=tuple(attributes.items()))
 
 
 FUNCTION: Final = Function(

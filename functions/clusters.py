@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 API: Final = "/apis/modelplane.ai/v1alpha1"
 API_VERSION: Final = "modelplane.ai/v1alpha1"
+ORPHAN: Final = "modelplane.ai/orphan"
+"""Annotation on an InferenceCluster: when it is deleted, what was composed for it is left where it is."""
 SYSTEM_NAMESPACE: Final = "modelplane-system"
 _STACKS: Final = {str(each): each for each in Stack}
 
@@ -29,6 +31,9 @@ class InferenceCluster:
         cloud_identity: Whether `identitySecretRef` asks for a cloud identity beside the kubeconfig.
         provided: Whether it brings its own substrate: an existing cluster with `components: Provided`.
         conditions: Every condition on it by type, ours and others'.
+        finalizers: Who holds it when it is deleted.
+        orphans: Whether its objects are to be left behind when it is deleted.
+        gateway: What is published of its gateway: `address`, `hostname` and `caCertificate`.
     """
 
     name: str
@@ -41,6 +46,9 @@ class InferenceCluster:
     kubeconfig: SecretKey | None = None
     cloud_identity: bool = False
     conditions: Mapping[str, Condition] = field(default_factory=dict)
+    finalizers: tuple[str, ...] = ()
+    orphans: bool = False
+    gateway: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_object(cls, value: Mapping[str, Any]) -> InferenceCluster:
@@ -49,7 +57,8 @@ class InferenceCluster:
         source = spec.get("cluster", {})
         existing = source.get("existing") or {}
         reference = existing.get("secretRef")
-        conditions = (value.get("status") or {}).get("conditions") or ()
+        status = value.get("status") or {}
+        conditions = status.get("conditions") or ()
         return cls(
             name=metadata["name"],
             uid=metadata["uid"],
@@ -61,6 +70,9 @@ class InferenceCluster:
             kubeconfig=SecretKey(reference["name"], reference.get("key", "kubeconfig")) if reference else None,
             cloud_identity="identitySecretRef" in existing,
             conditions={each["type"]: Condition.from_object(each) for each in conditions},
+            finalizers=tuple(metadata.get("finalizers") or ()),
+            orphans=(metadata.get("annotations") or {}).get(ORPHAN) == "true",
+            gateway=status.get("gateway") or {},
         )
 
     def secret(self) -> SecretKey:

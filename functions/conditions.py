@@ -99,20 +99,20 @@ def merge(
     for component in checked_components(stack):
         condition = fresh.get(component.condition) or present.get(component.condition)
         if condition is not None:
-            fitting = replace(condition, reason=_reason(condition.reason), message=_fit(condition.message, MAX_DETAIL))
-            components.append(_stamp(fitting, present, now))
+            fitting = replace(condition, reason=_reason(condition.reason), message=fit(condition.message, MAX_DETAIL))
+            components.append(stamp(fitting, present, now))
     summary = _summary(components, stack=stack, generation=generation)
-    return (_stamp(summary, present, now), *components)
+    return (stamp(summary, present, now), *components)
 
 
-def _stamp(condition: Condition, present: Mapping[str, Condition], now: str) -> Condition:
-    """The condition with its transition time: kept while the status stays."""
+def stamp(condition: Condition, present: Mapping[str, Condition], now: str) -> Condition:
+    """The condition with its transition time: kept while the status stays, else `now`."""
     before = present.get(condition.type)
     kept = before is not None and before.status == condition.status and before.last_transition_time
     return replace(condition, last_transition_time=kept or now)
 
 
-def _fit(text: str, limit: int) -> str:
+def fit(text: str, limit: int) -> str:
     """A text fit for a condition: on one line, so long at most, without what could steer a terminal.
 
     The API server refuses some control characters and stores others differently than they were sent.
@@ -159,6 +159,6 @@ def _condition(status: Status, reason: str, message: str, generation: int) -> Co
         type=REQUIREMENTS_MET,
         status=status,
         reason=reason,
-        message=_fit(message, MAX_MESSAGE),
+        message=fit(message, MAX_MESSAGE),
         observed_generation=generation,
     )

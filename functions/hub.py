@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from events.event import event_id
+from functions.access.client import JSON_PATCH
+from functions.access.definitions import CRDS
 from functions.access.errors import NotFound
 from functions.access.names import is_object_name
 from functions.access.targets import ABSENT, SECRETS, SecretVersion
 from functions.clusters import API, API_VERSION, InferenceCluster
+from functions.conditions import fit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from functions.access.client import Client
     from functions.conditions import Condition
 
 CLUSTERS: Final = f"{API}/inferenceclusters"
+GATEWAYS: Final = f"{API}/inferencegateways"
 FIELD_MANAGER: Final = "modelplane-requirements"
-PAGE: Final = 500
-"""Objects asked for in one list request."""
+_EVENTS_OF_CLUSTER_SCOPED: Final = "default"
+"""Namespace that Kubernetes asks for of an Event about a cluster-scoped object."""
+_LONGEST_EVENT: Final = 1024
+_LONGEST_EVENT_STEM: Final = 200
 
 
 class Hub:
@@ -54,7 +62,7 @@ class Hub:
             AccessError: The hub could not be asked.
         """
         try:
-            return [InferenceCluster.from_object(each) async for each in self._pages(CLUSTERS)]
+            return [InferenceCluster.from_object(each) async for each in self.client.pages(CLUSTERS)]
         except NotFound:
             return []
 
@@ -66,7 +74,7 @@ class Hub:
         """
         return {
             each["metadata"]["name"]: SecretVersion.of(each["metadata"])
-            async for each in self._pages(SECRETS, metadata_only=True)
+            async for each in self.client.pages(SECRETS, metadata_only=True)
         }
 
     async def kubeconfig_version(self, name: str) -> SecretVersion:
@@ -82,34 +90,119 @@ class Hub:
         except NotFound:
             return ABSENT
 
-    async def write_conditions(self, cluster: InferenceCluster, conditions: Iterable[Condition]) -> InferenceCluster:
-        """Writes all conditions of ours if the object is still the one that was read; answers with the new one.
+    async def inference_gateways(self) -> list[dict[str, Any]] | None:
+        """Every InferenceGateway; None where the API is not installed.
 
-        The field manager owns every one of them, so those left out are removed.
+        Raises:
+            AccessError: The hub could not be asked, or has the API and does not serve it now.
+        """
+        try:
+            return [each async for each in self.client.pages(GATEWAYS)]
+        except NotFound:
+            if await self._lacks(f"inferencegateways.{API_VERSION.partition('/')[0]}"):
+                return None
+            raise
+
+    async def write_status(
+        self,
+        cluster: InferenceCluster,
+        conditions: Iterable[Condition],
+        *,
+        manager: str = FIELD_MANAGER,
+        gateway: Mapping[str, str] | None = None,
+    ) -> InferenceCluster:
+        """Writes all of the status that a manager owns if the object is still the one that was read.
+
+        What the manager owns and is left out is removed.
+
+        Args:
+            cluster: The object as it was read.
+            conditions: Every condition of the manager.
+            manager: Field manager.
+            gateway: `status.gateway`; None where that is not the manager's business.
+
+        Returns:
+            The object as it is now.
 
         Raises:
             Conflict: The object has changed since.
             NotFound: It is gone.
             AccessError: The hub could not be asked.
         """
+        status: dict[str, Any] = {"conditions": [each.to_object() for each in conditions]}
+        if gateway:
+            status["gateway"] = dict(gateway)
         body = {
             "apiVersion": API_VERSION,
             "kind": "InferenceCluster",
             "metadata": {"name": cluster.name, "uid": cluster.uid, "resourceVersion": cluster.resource_version},
-            "status": {"conditions": [each.to_object() for each in conditions]},
+            "status": status,
         }
         path = f"{CLUSTERS}/{cluster.name}/status"
-        written = InferenceCluster.from_object(await self.client.apply(path, body, manager=FIELD_MANAGER))
-        self.known[cluster.name] = written
-        return written
+        return self._knows(await self.client.apply(path, body, manager=manager))
 
-    async def _pages(self, path: str, *, metadata_only: bool = False) -> AsyncIterator[dict[str, Any]]:
-        read = self.client.list_metadata if metadata_only else self.client.get
-        token = ""
-        while True:
-            page = await read(path, params={"limit": str(PAGE), **({"continue": token} if token else {})})
-            for each in page["items"] or ():  # null where a list of metadata alone is empty
-                yield each
-            token = page["metadata"].get("continue", "")
-            if not token:
-                return
+    async def write_finalizers(self, cluster: InferenceCluster, finalizers: Sequence[str]) -> InferenceCluster:
+        """Sets the finalizers if the object is still the one that was read; answers with the object as it is now.
+
+        Raises:
+            Conflict: The object has changed since.
+            NotFound: It is gone.
+            AccessError: The hub could not be asked.
+        """
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": cluster.uid},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": cluster.resource_version},
+            {"op": "add", "path": "/metadata/finalizers", "value": list(finalizers)},
+        ]
+        return self._knows(await self.client.patch(f"{CLUSTERS}/{cluster.name}", patch, JSON_PATCH))
+
+    async def tell(
+        self, cluster: InferenceCluster, *, teller: str, reason: str, message: str, warning: bool, now: datetime
+    ) -> None:
+        """Creates a Kubernetes Event on an InferenceCluster, which `kubectl describe` shows.
+
+        Args:
+            cluster: What it is about.
+            teller: Which function says it.
+            reason: One CamelCase word.
+            message: In words, cut at a kilobyte.
+            warning: Whether somebody should look.
+            now: The event's time.
+
+        Raises:
+            AccessError: The hub does not take it.
+        """
+        name = f"{cluster.name[:_LONGEST_EVENT_STEM]}.{event_id(cluster.uid, cluster.resource_version, teller)}"
+        moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": _EVENTS_OF_CLUSTER_SCOPED},
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": "InferenceCluster",
+                "name": cluster.name,
+                "uid": cluster.uid,
+                "resourceVersion": cluster.resource_version,
+            },
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": fit(message, _LONGEST_EVENT),
+            "source": {"component": teller},
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
+        await self.client.create(f"/api/v1/namespaces/{_EVENTS_OF_CLUSTER_SCOPED}/events", event)
+
+    def _knows(self, value: dict[str, Any]) -> InferenceCluster:
+        found = self.known[value["metadata"]["name"]] = InferenceCluster.from_object(value)
+        return found
+
+    async def _lacks(self, definition: str) -> bool:
+        """Whether it is certain that the hub has no CRD of this name."""
+        try:
+            await self.client.get_metadata(f"{CRDS}/{definition}")
+        except NotFound as absent:
+            return absent.kind_known
+        return False

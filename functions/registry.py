@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from functions import cluster
+from functions.compose import gateway, modelexpress, queues
 from functions.probes import (
     ai_gateway,
     ai_gateway_crds,
@@ -43,4 +44,8 @@ PROBES: Final = (
     kai_scheduler,
 )
 
-FUNCTIONS: Final[Mapping[str, Function]] = {each.FUNCTION.name: each.FUNCTION for each in (cluster, sweep, *PROBES)}
+SETS: Final = (gateway, queues, modelexpress)
+
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    each.FUNCTION.name: each.FUNCTION for each in (cluster, sweep, *PROBES, *SETS)
+}

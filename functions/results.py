@@ -60,7 +60,7 @@ def requirement_judged(source: str, reviewed: Reviewed, component: Component, no
             "generation": condition.observed_generation,
         }
     )
-    return about(source, reviewed.cluster, type_, data, now, observed=_observed(condition), component=component)
+    return about(source, reviewed.cluster, type_, data, now, observed=_observed(condition), component=component.key)
 
 
 def requirements_judged(source: str, reviewed: Reviewed, now: datetime) -> Event | None:
@@ -79,6 +79,21 @@ def requirements_judged(source: str, reviewed: Reviewed, now: datetime) -> Event
         }
     )
     return about(source, reviewed.cluster, type_, data, now, observed=_observed(after))
+
+
+def composition_judged(
+    source: str, cluster: InferenceCluster, name: str, type_: str, *, condition: Condition, now: datetime
+) -> Event:
+    """How a set of composed objects stands on a cluster: the same id for the same standing."""
+    data = types.CompositionJudged.model_validate(
+        {
+            "status": str(condition.status),
+            "reason": condition.reason,
+            "message": condition.message,
+            "generation": condition.observed_generation,
+        }
+    )
+    return about(source, cluster, type_, data, now, observed=_observed(condition), component=name)
 
 
 def check_requested(
@@ -104,9 +119,9 @@ def about(
     now: datetime,
     *,
     observed: tuple[str, ...],
-    component: Component | None = None,
+    component: str = "",
 ) -> Event:
-    """An event about a cluster, or one component of it.
+    """An event about a cluster, or one component or set of it.
 
     Args:
         source: Of the function that says it.
@@ -115,14 +130,14 @@ def about(
         data: What is said.
         now: The event's time.
         observed: What was seen; decides the id together with type and subject.
-        component: Narrows the subject.
+        component: Key of a component, or name of a set: narrows the subject.
     """
-    subject = cluster.name if component is None else f"{cluster.name}/{component.key}"
+    subject = f"{cluster.name}/{component}" if component else cluster.name
     extensions = {"cluster": cluster.name, "partitionkey": subject}
     if cluster.stack is not None:
         extensions["stack"] = str(cluster.stack)
-    if component is not None:
-        extensions["component"] = component.key
+    if component:
+        extensions["component"] = component
     return Event(
         id=event_id(type_, cluster.uid, subject, *observed),
         source=source,

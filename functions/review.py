@@ -89,7 +89,7 @@ async def review(world: World, name: str, ask: Ask) -> Reviewed | None:
     Raises:
         Later: The hub could not be asked, or others wrote the object all the while.
     """
-    reviewed: Reviewed | None = await world.reviews.submit(name, ask, lambda asks: _review(world, name, asks))
+    reviewed: Reviewed | None = await world.work.submit(f"review/{name}", ask, lambda asks: _review(world, name, asks))
     return reviewed
 
 
@@ -272,4 +272,4 @@ def _unknown_stack(world: World, cluster: InferenceCluster) -> Condition:
 async def _write(world: World, cluster: InferenceCluster, conditions: Sequence[Condition]) -> InferenceCluster:
     if all(cluster.conditions.get(each.type) == each for each in conditions):
         return cluster
-    return await world.hub.write_conditions(cluster, conditions)
+    return await world.hub.write_status(cluster, conditions)

@@ -13,6 +13,7 @@ from functions.access.client import Client
 from functions.access.targets import Targets
 from functions.batches import Batches
 from functions.hub import Hub
+from functions.repairs import Repairs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,13 +43,15 @@ class World:
     Attributes:
         hub: The cluster that holds the InferenceClusters.
         targets: The clusters that they stand for.
-        reviews: The looks at each cluster that are under way.
+        work: The looks at each cluster that are under way.
+        repairs: What was put right lately on the targets.
     """
 
     hub: Hub
     targets: Targets
     clock: Clock = field(default_factory=Clock)
-    reviews: Batches[Any, Any] = field(default_factory=Batches)
+    work: Batches[Any, Any] = field(default_factory=Batches)
+    repairs: Repairs = field(default_factory=Repairs)
 
     @classmethod
     def open(cls, path: str | None = None) -> World:
@@ -66,6 +69,6 @@ class World:
 
     async def close(self) -> None:
         """Ends the looks under way and closes every connection."""
-        await self.reviews.close()
+        await self.work.close()
         await self.targets.close()
         await self.hub.client.close()

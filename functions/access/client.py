@@ -39,6 +39,8 @@ APPLY: Final = "application/apply-patch+yaml"
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 
+PAGE: Final = 500
+"""Objects asked for in one list request."""
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _PATH_CHARACTERS: Final = "/:@!$&'()*+,;=~"
@@ -161,6 +163,18 @@ class Client:
         """LIST objects as a PartialObjectMetadataList."""
         return self._object(await self.get(path, params=params, accept=METADATA_LIST), f"GET {path}")
 
+    async def pages(self, path: str, *, metadata_only: bool = False) -> AsyncGenerator[dict[str, Any], None]:
+        """LIST objects page by page, and give one after the other."""
+        read = self.list_metadata if metadata_only else self.get
+        token = ""
+        while True:
+            page = await read(path, params={"limit": str(PAGE), **({"continue": token} if token else {})})
+            for each in page["items"] or ():  # null where a list of metadata alone is empty
+                yield each
+            token = page["metadata"].get("continue", "")
+            if not token:
+                return
+
     async def apply(
         self, path: str, body: Mapping[str, Any], *, manager: str, force: bool = True, dry_run: bool = False
     ) -> dict[str, Any]:
@@ -178,9 +192,22 @@ class Client:
             params["dryRun"] = "All"
         return await self._write("PATCH", path, body, params=params, content_type=APPLY)
 
-    async def patch(self, path: str, body: Any, content_type: str) -> dict[str, Any]:
-        """PATCH an object with a `JSON_PATCH` list or a `MERGE_PATCH`; answers with the object."""
-        return await self._write("PATCH", path, body, content_type=content_type)
+    async def patch(
+        self, path: str, body: Any, content_type: str, *, manager: str | None = None, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """PATCH an object with a `JSON_PATCH` list or a `MERGE_PATCH`; answers with the object.
+
+        Args:
+            path: Path of the object.
+            body: The patch.
+            content_type: `JSON_PATCH` or `MERGE_PATCH`.
+            manager: Field manager; None for what the server makes of the user agent.
+            dry_run: Whether to only try.
+        """
+        params = {} if manager is None else {"fieldManager": manager}
+        if dry_run:
+            params["dryRun"] = "All"
+        return await self._write("PATCH", path, body, params=params, content_type=content_type)
 
     async def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """POST an object to its collection; answers with the object."""

@@ -27,7 +27,7 @@ class Discovery:
 
     Attributes:
         groups: Versions of each group, the preferred one first, each with `version`, `freshness` and its `resources`
-            of `resource` and `verbs`.
+            of `resource`, `verbs` and whether they are `namespaced`.
         etag: Names this answer to the server; empty where the server gives none.
     """
 
@@ -52,6 +52,16 @@ class Discovery:
         return tuple(
             each["version"] for each in self.groups.get(group, ()) if self.serves(group, each["version"], plural)
         )
+
+    def listable(self) -> Iterator[tuple[str, str]]:
+        """API version and plural of each namespaced resource that can be listed, in the version that is preferred."""
+        for group, versions in self.groups.items():
+            seen: set[str] = set()
+            for version in versions:
+                for each in version["resources"]:
+                    if each["namespaced"] and "list" in each["verbs"] and each["resource"] not in seen:
+                        seen.add(each["resource"])
+                        yield f"{group}/{version['version']}", each["resource"]
 
     def is_stale(self, group: str, version: str) -> bool:
         """Whether the server could not ask the extension API server behind this version just now."""
@@ -131,7 +141,12 @@ def _well_formed(server: str, path: str) -> Iterator[None]:
 def _version(found: Mapping[str, Any], title: str) -> dict[str, Any]:
     """One version with what is used of it; `title` is the field that names a resource."""
     resources = [
-        {"resource": each[title], "verbs": frozenset(each.get("verbs") or ())} for each in found.get("resources") or ()
+        {
+            "resource": each[title],
+            "verbs": frozenset(each.get("verbs") or ()),
+            "namespaced": each.get("scope") == "Namespaced" or each.get("namespaced") is True,
+        }
+        for each in found.get("resources") or ()
     ]
     freshness = found.get("freshness", "Current")
     return {"version": _text(found["version"]), "freshness": freshness, "resources": resources}

@@ -1,0 +1,89 @@
+"""Who may call a gateway: the client CAs that the InferenceGateways of the hub publish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from cryptography.x509 import Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCAs:
+    """The client CAs that are valid now.
+
+    Attributes:
+        bundle: Their certificates as PEM, each once, by the names of their gateways; empty where there is none.
+        left_out: What was published and is of no use, with the reason.
+        missing: Why there is none, for people; empty where there is one.
+    """
+
+    bundle: str = ""
+    left_out: tuple[str, ...] = ()
+    missing: str = ""
+
+
+NOT_INSTALLED: Final = ClientCAs(missing="the hub does not have the API InferenceGateway")
+
+
+def read_client_cas(gateways: Iterable[Mapping[str, Any]], now: datetime) -> ClientCAs:
+    """What the InferenceGateways of a hub publish.
+
+    Args:
+        gateways: The objects.
+        now: Decides which certificates are within their dates.
+    """
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - 40 ms that few starts need
+
+    valid: dict[bytes, str] = {}
+    left_out = []
+    published = 0
+    for gateway in sorted(gateways, key=lambda each: str(each["metadata"]["name"])):
+        text = (gateway.get("status") or {}).get("clientCACertificate")
+        if not text:
+            continue
+        published += 1
+        for certificate, trouble in _certificates(text, now):
+            if certificate is None or trouble:
+                left_out.append(f"client CA of InferenceGateway {gateway['metadata']['name']}: {trouble}")
+            else:
+                pem = certificate.public_bytes(Encoding.PEM).decode()
+                valid.setdefault(certificate.public_bytes(Encoding.DER), pem)
+    missing = "" if valid else _missing(published)
+    return ClientCAs("".join(valid.values()), tuple(left_out), missing)
+
+
+def _certificates(text: str, now: datetime) -> list[tuple[Certificate | None, str]]:
+    """Each certificate of a PEM text with what is wrong with it; None and the reason for a text that holds none."""
+    from cryptography import x509  # noqa: PLC0415 - see above
+
+    try:
+        return [(each, _trouble(each, now)) for each in x509.load_pem_x509_certificates(text.encode())]
+    except ValueError:
+        return [(None, "it is no PEM certificate")]
+
+
+def _trouble(certificate: Certificate, now: datetime) -> str:
+    from cryptography import x509  # noqa: PLC0415 - see above
+
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, ValueError):
+        constraints = None
+    if constraints is None or not constraints.ca:
+        return "it is not the certificate of a CA"
+    if now < certificate.not_valid_before_utc:
+        return f"it is not valid before {certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}"
+    if now > certificate.not_valid_after_utc:
+        return f"it expired on {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
+    return ""
+
+
+def _missing(published: int) -> str:
+    if not published:
+        return "no InferenceGateway has published a client CA"
+    return "no InferenceGateway has published a client CA that is valid now"

@@ -1,0 +1,138 @@
+"""Whether a live object is exactly what was applied: what differs in it, and what others put inside.
+
+Fields that nobody owns are the API server's defaults; `metadata.managedFields` tells them from what others added.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import orjson
+
+from functions.compose.ownership import MANAGER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Path: TypeAlias = "tuple[str | int, ...]"
+
+_NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a live object departs from what should be there.
+
+    Attributes:
+        changed: Where it lacks something of ours, or has it otherwise.
+        added: What others put beside ours, and who.
+    """
+
+    changed: tuple[str, ...] = ()
+    added: tuple[tuple[Path, str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.added)
+
+    def __str__(self) -> str:
+        added = [f"{text} (of {manager})" for _, text, manager in self.added]
+        return ", ".join([*added, *self.changed])
+
+    def removal(self, resource_version: str) -> list[dict[str, Any]]:
+        """The JSON patch that takes out what others added, if the object is still the same."""
+        guard: list[dict[str, Any]] = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
+        ]
+        paths = sorted((path for path, _, _ in self.added), key=_position, reverse=True)
+        return guard + [{"op": "remove", "path": _pointer(path)} for path in paths]
+
+
+def compare(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Difference:
+    """How `live` departs from `wanted`, its status and what others keep in its metadata apart."""
+    added: dict[Path, tuple[str, str]] = {}
+    for entry in live["metadata"].get("managedFields") or ():
+        if entry.get("manager") == MANAGER or entry.get("subresource") == "status":
+            continue
+        for path, text in _foreign(_content(entry.get("fieldsV1") or {}, "f:"), wanted, live, (), ""):
+            added.setdefault(path, (text, entry.get("manager", "")))
+    rest = copy.deepcopy(_content(live))
+    for path in sorted(added, key=_position, reverse=True):
+        _remove(rest, path)
+    changed = [*_changed(_content(wanted), rest, "")]
+    for field in ("labels", "annotations"):
+        has = live["metadata"].get(field) or {}
+        changed += _changed(wanted["metadata"].get(field) or {}, has, f"metadata.{field}")
+    return Difference(tuple(changed), tuple((path, *said) for path, said in added.items()))
+
+
+def _content(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    return {key: value for key, value in found.items() if key.removeprefix(prefix) not in _NOT_CONTENT}
+
+
+def _foreign(owned: Mapping[str, Any], wanted: Any, live: Any, path: Path, text: str) -> Iterator[tuple[Path, str]]:
+    """The topmost places that somebody else owns in `live` and that `wanted` does not have."""
+    for key, below in owned.items():
+        if key == ".":
+            continue
+        found = _find(key, live)
+        if found is None:  # it has been taken out since
+            continue
+        place, shown = found
+        here = (*path, place)
+        said = f"{text}{shown}" if shown.startswith("[") or not text else f"{text}.{shown}"
+        twin = _find(key, wanted)
+        if twin is None:
+            yield here, said
+        else:
+            yield from _foreign(below, wanted[twin[0]], live[place], here, said)
+
+
+def _find(key: str, value: Any) -> tuple[str | int, str] | None:
+    """Where a key of `fieldsV1` leads to in an object, and how that is written for people; None where nowhere."""
+    kind, _, rest = key.partition(":")
+    if kind == "f":
+        return (rest, rest) if isinstance(value, dict) and rest in value else None
+    if not isinstance(value, list):
+        return None
+    if kind == "i":
+        return (int(rest), f"[{rest}]") if int(rest) < len(value) else None
+    wanted = orjson.loads(rest)
+    for index, item in enumerate(value):
+        if kind == "v" and item == wanted:
+            return index, f"[{wanted}]"
+        if kind == "k" and isinstance(item, dict) and all(item.get(name) == each for name, each in wanted.items()):
+            return index, f"[{','.join(f'{name}={each}' for name, each in wanted.items())}]"
+    return None
+
+
+def _changed(wanted: Any, live: Any, text: str) -> Iterator[str]:
+    """Where `live` lacks something that `wanted` has; what it has besides is a default."""
+    if isinstance(wanted, dict) and isinstance(live, dict):
+        for key, value in wanted.items():
+            below = f"{text}.{key}" if text else key
+            if key in live:
+                yield from _changed(value, live[key], below)
+            else:
+                yield below
+    elif isinstance(wanted, list) and isinstance(live, list) and len(wanted) == len(live):
+        for index, (one, other) in enumerate(zip(wanted, live, strict=True)):
+            yield from _changed(one, other, f"{text}[{index}]")
+    elif wanted != live:
+        yield text
+
+
+def _remove(value: Any, path: Path) -> None:
+    for each in path[:-1]:
+        value = value[each]
+    del value[path[-1]]
+
+
+def _position(path: Path) -> list[tuple[int, str]]:
+    """Sorts places so that the last one of each list comes last."""
+    return [(each, "") if isinstance(each, int) else (-1, each) for each in path]
+
+
+def _pointer(path: Path) -> str:
+    return "".join("/" + str(each).replace("~", "~0").replace("/", "~1") for each in path)

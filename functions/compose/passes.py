@@ -1,0 +1,203 @@
+"""One pass over a set on its target: up while the InferenceCluster is there, down while it is being deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from functions.access.errors import AccessError, Conflict, Forbidden, Invalid, NotFound, Unauthorized, Unreachable
+from functions.compose.apply import Applier
+from functions.compose.client_cas import NOT_INSTALLED, ClientCAs, read_client_cas
+from functions.compose.look import look_at
+from functions.compose.published import published
+from functions.compose.report import Report, blocked, cannot_tell, left_behind, removal_report, report
+from functions.compose.step import Inputs
+from functions.compose.teardown import Teardown
+from functions.function import Later
+from functions.review import open_target
+
+if TYPE_CHECKING:
+    from functions.access.targets import SecretVersion
+    from functions.clusters import InferenceCluster
+    from functions.compose.look import Look
+    from functions.compose.step import Composition
+    from functions.world import World
+
+_NO_CLIENT_CAS: Final = ClientCAs()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What somebody wants of a pass.
+
+    Attributes:
+        seen: The version of the kubeconfig Secret that the caller knows of.
+        tick: Whether nothing but time is the reason.
+    """
+
+    seen: SecretVersion | None = None
+    tick: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one pass found and did.
+
+    Attributes:
+        cluster: The InferenceCluster as it was when the pass ended: the finalizer may have been put on it.
+        report: What to say.
+        gateway: What to publish of the gateway; None where that is not the set's business.
+        gone: Whether nothing is left to be taken down.
+        unseen: Whether the target did not let itself be looked at.
+        passing: What keeps it from being right though trying again soon may help; empty where nothing does.
+    """
+
+    cluster: InferenceCluster
+    report: Report
+    gateway: dict[str, str] | None = None
+    gone: bool = False
+    unseen: bool = False
+    passing: str = ""
+
+
+async def bring_up(
+    world: World, composition: Composition, cluster: InferenceCluster, ask: Ask, created: list[tuple[str, str]]
+) -> Pass:
+    """Applies what can be applied now, and says how all of it stands.
+
+    Args:
+        world: The world.
+        composition: The set.
+        cluster: The InferenceCluster as it was read just now.
+        ask: Why.
+        created: Takes path and uid of what is created, also where the pass does not come to its end.
+
+    Raises:
+        Conflict: Somebody wrote in between; read again.
+        Later: The hub could not be asked.
+    """
+    kept = dict(cluster.gateway) if composition.has_gateway else None
+    holder = _Holder(world, cluster, composition.finalizer)
+    try:
+        inputs = Inputs(cluster=cluster.name, uid=cluster.uid, client_cas=await client_cas(world, composition))
+        look = await look_at_target(world, composition, cluster, ask.seen)
+        if composition.has_gateway and not inputs.client_cas.bundle:
+            withheld = [each for each in composition.steps if each.client_ca]
+            await Teardown(look, withheld, cluster.uid, world.clock.now()).run()
+        applier = Applier(
+            look,
+            composition,
+            inputs,
+            cluster.conditions,
+            clock=world.clock,
+            repairs=world.repairs,
+            claim=holder.claim,
+            created=created,
+        )
+        states = await applier.run()
+    except Conflict:
+        raise
+    except AccessError as trouble:
+        return Pass(cluster=holder.cluster, report=cannot_tell(trouble), gateway=kept, unseen=True)
+    said = cluster.conditions.get(composition.condition)
+    return Pass(
+        cluster=holder.cluster,
+        report=report(states, inputs.client_cas.left_out),
+        gateway=published(look, inputs, cluster.gateway, said, tick=ask.tick) if composition.has_gateway else None,
+        passing=next((each.detail for each in states if each.passing), ""),
+    )
+
+
+async def take_down(world: World, composition: Composition, cluster: InferenceCluster, ask: Ask) -> Pass:
+    """Takes down what can be taken down now, and says what holds the rest.
+
+    Raises:
+        Conflict: Somebody wrote in between; read again.
+    """
+    gateway: dict[str, str] | None = {} if composition.has_gateway else None
+    if cluster.orphans:
+        return Pass(cluster=cluster, report=left_behind(composition), gateway=gateway, gone=True)
+    try:
+        look = await look_at_target(world, composition, cluster, ask.seen)
+        teardown = Teardown(look, composition.steps, cluster.uid, world.clock.now())
+        gone = await teardown.run()
+    except Conflict:
+        raise
+    except AccessError as trouble:
+        return Pass(cluster=cluster, report=blocked(trouble), gateway=gateway, unseen=True)
+    return Pass(cluster=cluster, report=removal_report(teardown.removals), gateway=gateway, gone=gone)
+
+
+async def client_cas(world: World, composition: Composition) -> ClientCAs:
+    """Who may call the gateway of a set; nobody where it has none.
+
+    Raises:
+        Forbidden: There is no right to see the InferenceGateways.
+        NotFound: The hub has the API and does not serve it.
+        Later: The hub could not be asked.
+    """
+    if not composition.has_gateway:
+        return _NO_CLIENT_CAS
+    try:
+        gateways = await world.hub.inference_gateways()
+    except (Forbidden, NotFound):
+        raise
+    except AccessError as trouble:
+        raise Later(f"hub: {trouble}") from trouble
+    return NOT_INSTALLED if gateways is None else read_client_cas(gateways, world.clock.now())
+
+
+async def look_at_target(
+    world: World, composition: Composition, cluster: InferenceCluster, seen: SecretVersion | None = None
+) -> Look:
+    """Looks at a set's objects on the target of a cluster; a credential that is refused is read anew, once.
+
+    Raises:
+        AccessError: The target could not be asked.
+    """
+    target = await open_target(world, cluster, seen)
+    try:
+        look = await look_at(target, composition)
+    except Unauthorized:
+        renewed = await world.targets.refresh(cluster.name, cluster.secret())
+        if renewed is None:
+            raise
+        look = await look_at(renewed, composition)
+    except Unreachable:
+        world.targets.failed(cluster.name, world.clock.now())
+        raise
+    world.targets.answered(cluster.name)
+    return look
+
+
+class _Holder:
+    """Sees to the finalizer on an InferenceCluster before the first object is written.
+
+    Attributes:
+        cluster: The InferenceCluster as it is now.
+    """
+
+    def __init__(self, world: World, cluster: InferenceCluster, finalizer: str) -> None:
+        self.cluster = cluster
+        self._world = world
+        self._finalizer = finalizer
+
+    async def claim(self) -> None:
+        """Returns once the finalizer is on.
+
+        Raises:
+            Conflict: The InferenceCluster is not what it was, such as being deleted.
+            Later: The hub could not be asked.
+        """
+        if self._finalizer in self.cluster.finalizers:
+            return
+        try:
+            self.cluster = await self._world.hub.write_finalizers(
+                self.cluster, (*self.cluster.finalizers, self._finalizer)
+            )
+        except (Invalid, NotFound) as gone:
+            raise Conflict(str(gone), status=gone.status) from None
+        except Conflict:
+            raise
+        except AccessError as trouble:
+            raise Later(f"hub: {trouble}") from trouble
