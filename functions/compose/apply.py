@@ -171,16 +171,8 @@ class Applier:
         )
 
     def _withheld(self, step: Step) -> State:
-        found = self._look.found.get(step.key)
-        going = found is not None and "deletionTimestamp" in found["metadata"]
-        detail, since = being_deleted(found) if found is not None and going else ("", "")
-        return State(
-            step=step,
-            reason=Reason.WAITING_FOR_CLIENT_CA,
-            waits_for=self._inputs.client_cas.missing,
-            detail=detail,
-            since=since,
-        )
+        missing = self._inputs.client_cas.missing
+        return State(step=step, reason=Reason.WAITING_FOR_CLIENT_CA, waits_for="a client CA", detail=missing)
 
     async def _create(self, step: Step) -> State:
         if self._claim is None:
