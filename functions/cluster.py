@@ -34,7 +34,7 @@ async def cluster(event: Event, world: World) -> Sequence[Event]:
     """Answers with a request for a check of each cluster that the event may have changed."""
     look = _BY_TYPE.get(event.type)
     if look is None and event.type.startswith(types.OBJECT_CHANGED):
-        look = _BY_KIND.get(event.extensions.get("kind", ""), _object)
+        look = _BY_KIND.get(event.extensions.get("kind", ""))
     if look is None:
         return ()
     try:
@@ -48,7 +48,7 @@ async def _inference_cluster(event: Event, world: World) -> Sequence[Event]:
     if found is None:
         await world.targets.forget(_name(event))
         return ()
-    if not found.provided:
+    if not found.concerns_us:
         return ()
     if found.deletion_timestamp is not None:
         return (_deleting(found, world),)
@@ -104,7 +104,7 @@ async def _inference_gateway(event: Event, world: World) -> Sequence[Event]:
 
 
 async def _every_cluster(event: Event, world: World, reason: str) -> Sequence[Event]:
-    clusters = [each for each in await world.hub.clusters() if each.provided]
+    clusters = [each for each in await world.hub.clusters() if each.concerns_us]
     try:
         versions: Mapping[str, SecretVersion] | None = await world.hub.kubeconfig_versions() if clusters else {}
     except Forbidden:
@@ -140,12 +140,13 @@ def _deleting(found: InferenceCluster, world: World) -> Event:
 
 
 _BY_TYPE: Final = {types.PING: _tick, types.PROVISIONED: _provisioned}
+_COMPOSED: Final = tuple(step for each in COMPOSITIONS for step in each.steps if step.is_watched)
 _BY_KIND: Final = {
+    **dict.fromkeys(("CustomResourceDefinition", "DeviceClass", *(each.kind.name for each in _COMPOSED)), _object),
     "InferenceCluster": _inference_cluster,
     "InferenceGateway": _inference_gateway,
     "Secret": _secret,
 }
-"""What is done about a change of an object on the hub; one of any other kind is a target's."""
 
 
 def _wakes() -> tuple[Wake, ...]:
@@ -156,7 +157,7 @@ def _wakes() -> tuple[Wake, ...]:
         (("kind", "CustomResourceDefinition"),): crds,
         (("kind", "DeviceClass"),): classes,
     }
-    for step in (one for each in COMPOSITIONS for one in each.steps if one.is_watched):
+    for step in _COMPOSED:
         names.setdefault(step.kind.attributes, []).append(step.name)
     return (
         _changes(kind="InferenceCluster", apiversion=API_VERSION),

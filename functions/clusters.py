@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 API: Final = "/apis/modelplane.ai/v1alpha1"
 API_VERSION: Final = "modelplane.ai/v1alpha1"
+OUR_FINALIZERS: Final = "modelplane.ai/"
 ORPHAN: Final = "modelplane.ai/orphan"
 """Annotation on an InferenceCluster: when it is deleted, what was composed for it is left where it is."""
 SYSTEM_NAMESPACE: Final = "modelplane-system"
@@ -84,6 +85,12 @@ class InferenceCluster:
         if self.kubeconfig is None:
             raise KubeconfigInvalid("spec.cluster.existing.secretRef names no kubeconfig Secret")
         return self.kubeconfig
+
+    @property
+    def concerns_us(self) -> bool:
+        """Whether there is anything to do for it: it is Provided, or is being deleted and somebody of ours holds it."""
+        held = any(each.startswith(OUR_FINALIZERS) for each in self.finalizers)
+        return self.provided or (self.deletion_timestamp is not None and held)
 
     @property
     def judged(self) -> bool:

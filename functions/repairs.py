@@ -17,6 +17,7 @@ _KEPT: Final = 600.0
 
 @dataclass(slots=True)
 class _History:
+    wanted: str
     times: deque[datetime] = field(default_factory=lambda: deque(maxlen=AT_MOST))
     fruitless: str = ""
 
@@ -27,23 +28,24 @@ class Repairs:
     def __init__(self) -> None:
         self._histories: dict[str, _History] = {}
 
-    def is_fought(self, uid: str, now: datetime) -> bool:
-        """Whether somebody undid it so often lately that it is left for a while."""
+    def is_fought(self, uid: str, wanted: str, now: datetime) -> bool:
+        """Whether somebody undid it so often lately that it is left for a while; `wanted` says what it should be."""
         history = self._histories.get(uid)
-        if history is None or len(history.times) < AT_MOST:
+        if history is None or history.wanted != wanted or len(history.times) < AT_MOST:
             return False
         return (now - history.times[0]).total_seconds() < WITHIN
 
-    def was_fruitless(self, uid: str, state: str) -> bool:
-        """Whether putting it right was tried in this very state, and changed nothing."""
+    def was_fruitless(self, uid: str, wanted: str, state: str) -> bool:
+        """Whether making it what it should be was tried in this very state, and changed nothing."""
         history = self._histories.get(uid)
-        return history is not None and history.fruitless == state
+        return history is not None and (history.wanted, history.fruitless) == (wanted, state)
 
-    def note(self, uid: str, now: datetime, fruitless: str = "") -> None:
-        """Notes that it was put right, or that this changed nothing of the state `fruitless`."""
-        if uid not in self._histories:
+    def note(self, uid: str, wanted: str, now: datetime, fruitless: str = "") -> None:
+        """Notes that it was made what it should be, or that this changed nothing of the state `fruitless`."""
+        history = self._histories.get(uid)
+        if history is None or history.wanted != wanted:
             self._forget(now)
-        history = self._histories.setdefault(uid, _History())
+            history = self._histories[uid] = _History(wanted)
         history.times.append(now)
         history.fruitless = fruitless
 

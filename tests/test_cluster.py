@@ -145,7 +145,7 @@ async def test_a_deletion_is_told(world: World, api: Api) -> None:
         pytest.param(changed("InferenceCluster", "managed"), id="managed cluster"),
         pytest.param(changed("Secret", "unused", namespace="modelplane-system"), id="a secret nobody names"),
         pytest.param(changed("Secret", "target", namespace="default"), id="a secret of another namespace"),
-        pytest.param(changed("ConfigMap", "target", namespace="modelplane-system"), id="another kind"),
+        pytest.param(changed("Widget", "target", namespace="modelplane-system"), id="another kind"),
         pytest.param(
             changed("CustomResourceDefinition", "certificates.cert-manager.io", cluster="gpu-1"),
             id="the probe's business",
@@ -170,6 +170,22 @@ async def test_a_kubeconfig_secret_concerns_the_clusters_that_name_it(world: Wor
 async def test_a_crd_of_nobody_in_particular_concerns_every_cluster(world: World) -> None:
     event = changed("CustomResourceDefinition", "certificates.cert-manager.io")
     assert [name for _, name, _ in said(await cluster(event, world))] == ["gpu-1", "gpu-2"]
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        pytest.param(changed("Gateway", "cluster-gateway"), "Object", id="a composed object"),
+        pytest.param(changed("InferenceGateway", "eu"), "ClientCA", id="an InferenceGateway"),
+    ],
+)
+async def test_what_may_concern_every_cluster_asks_for_every_cluster(world: World, event: Event, reason: str) -> None:
+    found = said(await cluster(event, world))
+    assert [(name, why) for _, name, why in found] == [("gpu-1", reason), ("gpu-2", reason)]
+
+
+async def test_a_composed_object_of_a_known_cluster_is_the_compose_functions_business(world: World) -> None:
+    assert await cluster(changed("Gateway", "cluster-gateway", cluster="gpu-1"), world) == ()
 
 
 async def test_a_provisioned_cluster_is_asked_for_at_once(world: World) -> None:

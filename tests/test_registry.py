@@ -12,6 +12,7 @@ from events.event import Event
 from events.triggers import read_triggers
 from events.types import MODELS
 from functions.catalog import COMPONENTS, CustomResource
+from functions.compose.sets import COMPOSITIONS
 from functions.manifests import DELIVERY, triggers
 from functions.registry import FUNCTIONS
 
@@ -30,6 +31,7 @@ def _object(requirement: Requirement) -> Event:
     return _change(kind, requirement.name, cluster="gpu-1")
 
 
+SETS = {f"compose-{each.name}" for each in COMPOSITIONS}
 each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=lambda each: each.name)
 
 
@@ -83,8 +85,38 @@ def test_every_function_that_something_wakes_has_its_trigger() -> None:
         pytest.param(_change("Secret", "a", namespace="default"), set(), id="another Secret"),
         pytest.param(Event(id="1", source="/x", type=types.PING), {"cluster"}, id="tick"),
         pytest.param(Event(id="1", source="/x", type=types.PROVISIONED), {"cluster"}, id="provisioned"),
-        pytest.param(Event(id="1", source="/x", type=types.CHECK_REQUESTED), {"probes-sweep"}, id="check requested"),
-        pytest.param(Event(id="1", source="/x", type=types.REQUIREMENT_MET), set(), id="what probes answer"),
+        *(
+            pytest.param(
+                _change(step.kind.name, step.name, apiversion=step.kind.api_version, cluster="gpu-1"),
+                {"cluster", f"compose-{composition.name}"},
+                id=str(step),
+            )
+            for composition in COMPOSITIONS
+            for step in composition.steps
+            if step.is_watched
+        ),
+        pytest.param(
+            _change("Gateway", "another", apiversion="gateway.networking.k8s.io/v1"), set(), id="a Gateway of others"
+        ),
+        pytest.param(
+            _change("InferenceGateway", "eu", apiversion="modelplane.ai/v1alpha1"), {"cluster"}, id="client CA"
+        ),
+        pytest.param(
+            Event(id="1", source="/x", type=types.CHECK_REQUESTED),
+            {"probes-sweep", *SETS},
+            id="check requested",
+        ),
+        pytest.param(Event(id="1", source="/x", type=types.DELETING), set(SETS), id="being deleted"),
+        *(
+            pytest.param(
+                Event(id="1", source="/x", type=types.REQUIREMENT_MET, extensions={"component": each.key}),
+                {f"compose-{one.name}" for one in COMPOSITIONS for step in one.steps if each.key in step.needs},
+                id=f"{each.key} is there",
+            )
+            for each in COMPONENTS
+        ),
+        pytest.param(Event(id="1", source="/x", type=types.REQUIREMENT_MISSING), set(), id="what is missing"),
+        pytest.param(Event(id="1", source="/x", type=types.COMPOSITION_APPLIED), set(), id="what compose answers"),
         pytest.param(Event(id="1", source="/x", type="com.example.other"), set(), id="unknown"),
     ],
 )

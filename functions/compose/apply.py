@@ -6,26 +6,21 @@ that is not ours, and what is right already costs no write.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from functions.access.client import JSON_PATCH
-from functions.access.errors import (
-    AccessError,
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    ServerError,
-    Throttled,
-)
-from functions.catalog import component
-from functions.compose.exactness import compare
+from functions.access.errors import ApiError, Forbidden, Invalid, ServerError
+from functions.compose.answers import refused
+from functions.compose.exactness import compare, overwriting
+from functions.compose.gates import Gates
 from functions.compose.ownership import ADOPT, MANAGER, OWNER, is_handed_over, is_ours, marked, whose
-from functions.compose.states import Reason, State
-from functions.conditions import Status
+from functions.compose.states import Reason, State, being_deleted, conflict, insisted, judged, unknown, unserved
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from functions.compose.exactness import Difference
     from functions.compose.look import Look
@@ -39,11 +34,7 @@ _NEW: Final = "1"
 
 
 class Applier:
-    """One pass over the steps of a set.
-
-    Attributes:
-        states: How each object stands, by its step's key.
-    """
+    """One pass over the steps of a set."""
 
     def __init__(
         self,
@@ -69,11 +60,10 @@ class Applier:
             claim: Called before anything is written: sees to the finalizer. None where nothing is to be written.
             created: Takes path and uid of each object that is created, also where the pass does not come to its end.
         """
-        self.states: dict[str, State] = {}
         self._look = look
         self._composition = composition
         self._inputs = inputs
-        self._conditions = conditions
+        self._gates = Gates(look, composition, inputs, conditions)
         self._clock = clock
         self._repairs = repairs
         self._claim = claim
@@ -88,24 +78,24 @@ class Applier:
         """
         for step in self._composition.steps:
             if not step.made_for:
-                self.states[step.key] = await self._step(step)
-        return list(self.states.values())
+                self._gates.states[step.key] = await self._step(step)
+        return list(self._gates.states.values())
 
     async def _step(self, step: Step) -> State:
         trouble = self._look.troubles.get(step.key)
         if trouble is not None:
-            return _unknown(step, trouble)
+            return unknown(step, trouble)
         found = self._look.found.get(step.key)
         if step.manifest is None:
             return self._observed(step, found)
         if found is None:
-            return self._gate(step) or await self._create(step)
+            return self._gates.closed(step) or await self._create(step)
         return await self._present(step, found)
 
     async def _present(self, step: Step, found: dict[str, Any]) -> State:
         """How an object stands that is there."""
         if step.client_ca and not self._inputs.client_cas.bundle:
-            return self._withheld(step)
+            return self._gates.withheld(step)
         if "deletionTimestamp" in found["metadata"]:
             detail, since = being_deleted(found)
             return State(step=step, reason=Reason.WAITING_FOR_OBJECT, waits_for=str(step), detail=detail, since=since)
@@ -118,14 +108,14 @@ class Applier:
         if step.shared:
             return await self._share(step, found)
         if is_handed_over(found):
-            return self._gate(step) or await self._adopt(step, found)
-        return _conflict(step, f"{whose(found)}; {_how_to_hand_over(step)}")
+            return self._gates.closed(step) or await self._adopt(step, found)
+        return conflict(step, f"{whose(found)}; {_how_to_hand_over(step)}")
 
     def _observed(self, step: Step, found: Mapping[str, Any] | None) -> State:
         """How an object stands that another's controller makes."""
         if found is not None:
-            return _judged(step, found)
-        waiting = self._gate(step)
+            return judged(step, found)
+        waiting = self._gates.closed(step)
         if waiting is not None:
             return waiting
         return State(
@@ -134,45 +124,6 @@ class Applier:
             waits_for=str(step),
             detail="its controller has not made it yet",
         )
-
-    def _gate(self, step: Step) -> State | None:
-        """What an object waits for that is not there yet; None where it may be applied."""
-        closed = [] if self._is_rested_on(step) else list(self._unmet(step))
-        if closed:
-            since = min((each.last_transition_time for _, each in closed if each is not None), default="")
-            names = ", ".join(key for key, _ in closed)
-            return State(step=step, reason=Reason.WAITING_FOR_REQUIREMENTS, waits_for=names, since=since)
-        if step.client_ca and not self._inputs.client_cas.bundle:
-            return self._withheld(step)
-        if not all(self._look.serves(step.kind, verb) for verb in ("get", "create", "patch")):
-            return _unserved(step)
-        for others, satisfied in ((step.after, _is_applied), (step.awaits, _is_ready)):
-            for key in others:
-                other = self.states[key]
-                if not satisfied(other):
-                    return State(
-                        step=step, reason=Reason.WAITING_FOR_OBJECT, waits_for=str(other.step), since=other.since
-                    )
-        return None
-
-    def _unmet(self, step: Step) -> Iterator[tuple[str, Condition | None]]:
-        for key in step.needs:
-            found = self._conditions.get(component(key).condition)
-            if found is None or found.status is not Status.TRUE:
-                yield key, found
-
-    def _is_rested_on(self, step: Step) -> bool:
-        """Whether an object of ours rests on this one, which was there before then, and is put back unasked."""
-        return any(
-            step.key in (*other.after, *other.awaits)
-            and other.key in self._look.found
-            and is_ours(self._look.found[other.key], self._inputs.uid)
-            for other in self._composition.steps
-        )
-
-    def _withheld(self, step: Step) -> State:
-        missing = self._inputs.client_cas.missing
-        return State(step=step, reason=Reason.WAITING_FOR_CLIENT_CA, waits_for="a client CA", detail=missing)
 
     async def _create(self, step: Step) -> State:
         if self._claim is None:
@@ -185,16 +136,16 @@ class Applier:
             self._created.append((step.path, made["metadata"]["uid"]))
             return made
 
-        return await self._write(step, wanted, create)
+        return await self._write(step, create, wanted)
 
     async def _keep(self, step: Step, found: dict[str, Any]) -> State:
         """Sees to an object of ours being exactly what it should be."""
         wanted = marked(step, self._inputs)
         difference = compare(wanted, found)
         if not difference:
-            return _judged(step, found)
+            return judged(step, found)
         if not self._look.serves(step.kind, "patch"):
-            return _unserved(step)
+            return unserved(step)
         if self._claim is None:
             return State(
                 step=step,
@@ -203,16 +154,24 @@ class Applier:
                 detail=f"differs in {difference}",
                 next="put right",
             )
-        uid, now = found["metadata"]["uid"], self._clock.now()
-        if self._repairs.was_fruitless(uid, _version(found, difference)) or self._repairs.is_fought(uid, now):
-            return _insisted(step, difference)
-        return await self._write(step, wanted, lambda: self._repair(step, wanted, found, difference))
+        uid, digest, repairs = found["metadata"]["uid"], _digest(wanted), self._repairs
+        if repairs.was_fruitless(uid, digest, _version(found, difference)) or repairs.is_fought(
+            uid, digest, self._clock.now()
+        ):
+            return insisted(step, difference)
+        if (
+            difference.changed
+            and not difference.added
+            and (waiting := self._gates.rests_on(step, step.after)) is not None
+        ):
+            return waiting
+        return await self._write(step, lambda: self._repair(step, wanted, found, difference), wanted)
 
     async def _repair(
         self, step: Step, wanted: Manifest, found: dict[str, Any], difference: Difference
     ) -> dict[str, Any]:
         live, uid = found, found["metadata"]["uid"]
-        if difference.changed:
+        if difference.changed and self._gates.rests_on(step, step.after) is None:
             body = {**wanted, "metadata": {**wanted["metadata"], "uid": uid}}
             try:
                 live = await self._apply(step, body, force=True)
@@ -225,7 +184,7 @@ class Applier:
             removal = difference.removal(live["metadata"]["resourceVersion"])
             live = await self._look.client.patch(step.path, removal, JSON_PATCH, manager=MANAGER)
             difference = compare(wanted, live)
-        self._repairs.note(uid, self._clock.now(), _version(live, difference) if difference else "")
+        self._repairs.note(uid, _digest(wanted), self._clock.now(), _version(live, difference) if difference else "")
         return live
 
     async def _adopt(self, step: Step, found: dict[str, Any]) -> State:
@@ -236,17 +195,17 @@ class Applier:
         try:
             tried = await self._overwrite(step, wanted, found, dry_run=True)
         except (Invalid, Forbidden) as refusal:
-            return _conflict(step, f"it is handed over, but cannot be made what it should be: {refusal.text}")
+            return conflict(step, f"it is handed over, but cannot be made what it should be: {refusal.text}")
         difference = compare(wanted, tried)
         if difference:
-            return _conflict(step, f"it is handed over, but cannot be made what it should be: {difference}")
-        return await self._write(step, wanted, lambda: self._overwrite(step, wanted, found))
+            return conflict(step, f"it is handed over, but cannot be made what it should be: {difference}")
+        return await self._write(step, lambda: self._overwrite(step, wanted, found), wanted)
 
     async def _overwrite(
         self, step: Step, wanted: Manifest, found: dict[str, Any], *, dry_run: bool = False
     ) -> dict[str, Any]:
         """Makes the content of an object ours, whoever owns it, and forgets who owned what."""
-        patch = _overwriting(wanted, found)
+        patch = overwriting(wanted, found)
         live = await self._look.client.patch(step.path, patch, JSON_PATCH, manager=MANAGER, dry_run=dry_run)
         if dry_run:
             return live
@@ -259,9 +218,9 @@ class Applier:
         labels = {key: value for key, value in wanted["metadata"]["labels"].items() if key != OWNER}
         has = found["metadata"].get("labels") or {}
         if all(has.get(key) == value for key, value in labels.items()):
-            return _judged(step, found)
+            return judged(step, found)
         if OWNER in has:
-            return _conflict(step, whose(found))
+            return conflict(step, whose(found))
         if self._claim is None:
             return State(step=step, reason=Reason.WAITING_FOR_OBJECT, waits_for=str(step), next="label")
         shared = {
@@ -269,94 +228,34 @@ class Applier:
             "kind": step.kind.name,
             "metadata": {"name": step.name, "uid": found["metadata"]["uid"], "labels": labels},
         }
-        return await self._write(step, shared, lambda: self._apply(step, shared, force=False))
+        return await self._write(step, lambda: self._apply(step, shared, force=False))
 
     async def _apply(self, step: Step, body: Manifest, *, force: bool) -> dict[str, Any]:
         return await self._look.client.apply(step.path, body, manager=MANAGER, force=force)
 
-    async def _write(self, step: Step, wanted: Manifest, write: Callable[[], Awaitable[dict[str, Any]]]) -> State:
-        """Writes, and tells the answers apart: those that heal by themselves, by trying again, or not at all."""
+    async def _write(
+        self, step: Step, write: Callable[[], Awaitable[dict[str, Any]]], wanted: Manifest | None = None
+    ) -> State:
+        """Writes, and tells the answers apart: those that heal by themselves, by trying again, or not at all.
+
+        Args:
+            step: The object's.
+            write: Does it, and answers with the object.
+            wanted: What has to come out of it exactly; None where the rest of the object is others' business.
+        """
         assert self._claim is not None  # noqa: S101 - who only looks does not come here
         await self._claim()
         try:
             live = await write()
-        except Conflict as conflict:
-            if conflict.field_managers:
-                return _conflict(step, str(conflict))
-            raise
-        except NotFound as absent:
-            if absent.kind_known:  # its namespace, or itself, has gone since it was looked at
-                raise Conflict(str(absent), status=absent.status) from None
-            return _unserved(step)
-        except Forbidden as refusal:
-            return _forbidden(step, refusal)
-        except Invalid as refusal:
-            return State(step=step, reason=Reason.REFUSED, detail=refusal.text)
-        except (ServerError, Throttled) as trouble:
-            return _unknown(step, trouble)
+        except ApiError as answer:
+            return refused(step, answer)
         self._look.found[step.key] = live
-        difference = compare(wanted, live)
-        return _insisted(step, difference) if difference else _judged(step, live)
+        difference = compare(wanted, live) if wanted is not None else None
+        return insisted(step, difference) if difference else judged(step, live)
 
 
-def being_deleted(found: Mapping[str, Any]) -> tuple[str, str]:
-    """What holds an object that is being deleted, and since when as RFC 3339."""
-    finalizers = ", ".join(found["metadata"].get("finalizers") or ())
-    held = f", held by finalizer {finalizers}" if finalizers else ""
-    return f"is being deleted{held}", found["metadata"]["deletionTimestamp"]
-
-
-def _judged(step: Step, found: Mapping[str, Any]) -> State:
-    unready = step.ready(found)
-    if unready is None:
-        return State(step=step, reason=Reason.APPLIED, applied=True)
-    return State(
-        step=step,
-        reason=Reason.WAITING_FOR_OBJECT,
-        applied=True,
-        waits_for=str(step),
-        detail=unready.detail,
-        since=unready.since,
-    )
-
-
-def _insisted(step: Step, difference: Difference) -> State:
-    return _conflict(step, f"an admission webhook or another controller keeps it otherwise: {difference}")
-
-
-def _conflict(step: Step, detail: str) -> State:
-    return State(step=step, reason=Reason.CONFLICT, detail=detail)
-
-
-def _unknown(step: Step, trouble: AccessError) -> State:
-    passing = isinstance(trouble, ServerError | Throttled)
-    return State(step=step, reason=Reason.UNKNOWN, detail=str(trouble), trouble=trouble.reason, passing=passing)
-
-
-def _unserved(step: Step) -> State:
-    waits_for = f"CRD {step.kind.definition} serving {step.kind.version}"
-    return State(step=step, reason=Reason.WAITING_FOR_REQUIREMENTS, waits_for=waits_for)
-
-
-def _forbidden(step: Step, refusal: Forbidden) -> State:
-    match refusal.denied_by:
-        case "authorization":
-            return _unknown(step, refusal)
-        case "terminating-namespace":
-            namespace = f"Namespace {step.namespace}"
-            return State(step=step, reason=Reason.WAITING_FOR_OBJECT, waits_for=namespace, detail="it is being deleted")
-        case "terminating-definition":
-            return _unserved(step)
-        case _:
-            return State(step=step, reason=Reason.REFUSED, detail=refusal.text)
-
-
-def _is_applied(state: State) -> bool:
-    return state.applied
-
-
-def _is_ready(state: State) -> bool:
-    return state.ready
+def _digest(wanted: Manifest) -> str:
+    return hashlib.sha256(orjson.dumps(wanted)).hexdigest()
 
 
 def _version(found: Mapping[str, Any], difference: Difference) -> str:
@@ -369,25 +268,3 @@ def _how_to_hand_over(step: Step) -> str:
     resource = f"{step.kind.plural}.{step.kind.group}" if step.kind.group else step.kind.plural
     namespace = f" -n {step.namespace}" if step.namespace else ""
     return f"delete it, or hand it over: kubectl annotate {resource} {step.name}{namespace} {ADOPT}=true"
-
-
-def _overwriting(wanted: Manifest, found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The JSON patch that leaves nothing but ours in an object, if it is still the same."""
-    metadata = found["metadata"]
-    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != ADOPT}
-    patch: list[dict[str, Any]] = [
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
-        {"op": "replace", "path": "/metadata/managedFields", "value": [{}]},
-        {
-            "op": "add",
-            "path": "/metadata/labels",
-            "value": {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]},
-        },
-        {"op": "add", "path": "/metadata/annotations", "value": {**kept, **wanted["metadata"]["annotations"]}},
-    ]
-    for key in (found.keys() | wanted.keys()) - {"apiVersion", "kind", "metadata", "status"}:
-        if key in wanted:
-            patch.append({"op": "add", "path": f"/{key}", "value": wanted[key]})
-        else:
-            patch.append({"op": "remove", "path": f"/{key}"})
-    return patch

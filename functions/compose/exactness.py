@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
 
-from functions.compose.ownership import MANAGER
+from functions.compose.ownership import ADOPT, MANAGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 Path: TypeAlias = "tuple[str | int, ...]"
 
@@ -51,28 +51,40 @@ class Difference:
 
 def compare(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Difference:
     """How `live` departs from `wanted`, its status and what others keep in its metadata apart."""
+    entries = [each for each in live["metadata"].get("managedFields") or () if each.get("subresource") != "status"]
+    ours = [_content(each.get("fieldsV1") or {}, "f:") for each in entries if each.get("manager") == MANAGER]
     added: dict[Path, tuple[str, str]] = {}
-    for entry in live["metadata"].get("managedFields") or ():
-        if entry.get("manager") == MANAGER or entry.get("subresource") == "status":
+    changed: list[str] = []
+    for entry in entries:
+        if entry.get("manager") == MANAGER:
             continue
-        for path, text in _foreign(_content(entry.get("fieldsV1") or {}, "f:"), wanted, live, (), ""):
-            added.setdefault(path, (text, entry.get("manager", "")))
+        for path, text, whole in _foreign(_content(entry.get("fieldsV1") or {}, "f:"), ours, wanted, live, (), ""):
+            if whole:
+                changed.append(text)
+            else:
+                added.setdefault(path, (text, entry.get("manager", "")))
     rest = copy.deepcopy(_content(live))
     for path in sorted(added, key=_position, reverse=True):
         _remove(rest, path)
-    changed = [*_changed(_content(wanted), rest, "")]
+    changed += _changed(_content(wanted), rest, "")
     for field in ("labels", "annotations"):
         has = live["metadata"].get(field) or {}
         changed += _changed(wanted["metadata"].get(field) or {}, has, f"metadata.{field}")
-    return Difference(tuple(changed), tuple((path, *said) for path, said in added.items()))
+    return Difference(tuple(dict.fromkeys(changed)), tuple((path, *said) for path, said in added.items()))
 
 
 def _content(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return {key: value for key, value in found.items() if key.removeprefix(prefix) not in _NOT_CONTENT}
 
 
-def _foreign(owned: Mapping[str, Any], wanted: Any, live: Any, path: Path, text: str) -> Iterator[tuple[Path, str]]:
-    """The topmost places that somebody else owns in `live` and that `wanted` does not have."""
+def _foreign(
+    owned: Mapping[str, Any], ours: Sequence[Mapping[str, Any]], wanted: Any, live: Any, path: Path, text: str
+) -> Iterator[tuple[Path, str, bool]]:
+    """The topmost places in `live` that somebody else has for himself.
+
+    Each comes with whether `wanted` has it too, and another took it as a whole: a list or map that can only be owned in
+    one piece shows nothing of what he put inside.
+    """
     for key, below in owned.items():
         if key == ".":
             continue
@@ -83,10 +95,13 @@ def _foreign(owned: Mapping[str, Any], wanted: Any, live: Any, path: Path, text:
         here = (*path, place)
         said = f"{text}{shown}" if shown.startswith("[") or not text else f"{text}.{shown}"
         twin = _find(key, wanted)
+        mine = [each[key] for each in ours if key in each]
         if twin is None:
-            yield here, said
+            yield here, said, False
+        elif not mine and not below.keys() - {"."} and isinstance(live[place], dict | list):
+            yield here, said, True
         else:
-            yield from _foreign(below, wanted[twin[0]], live[place], here, said)
+            yield from _foreign(below, mine, wanted[twin[0]], live[place], here, said)
 
 
 def _find(key: str, value: Any) -> tuple[str | int, str] | None:
@@ -136,3 +151,25 @@ def _position(path: Path) -> list[tuple[int, str]]:
 
 def _pointer(path: Path) -> str:
     return "".join("/" + str(each).replace("~", "~0").replace("/", "~1") for each in path)
+
+
+def overwriting(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The JSON patch that leaves nothing but ours in an object, if it is still the same."""
+    metadata = found["metadata"]
+    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != ADOPT}
+    patch: list[dict[str, Any]] = [
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+        {"op": "replace", "path": "/metadata/managedFields", "value": [{}]},
+        {
+            "op": "add",
+            "path": "/metadata/labels",
+            "value": {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]},
+        },
+        {"op": "add", "path": "/metadata/annotations", "value": {**kept, **wanted["metadata"]["annotations"]}},
+    ]
+    for key in (found.keys() | wanted.keys()) - {"apiVersion", "kind", "metadata", "status"}:
+        if key in wanted:
+            patch.append({"op": "add", "path": f"/{key}", "value": wanted[key]})
+        else:
+            patch.append({"op": "remove", "path": f"/{key}"})
+    return patch

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from functions.access.errors import AccessError, Conflict, NotFound
+from functions.catalog import component
 from functions.compose.passes import Ask, Pass, bring_up, take_down
 from functions.compose.report import USUAL
 from functions.conditions import Condition, fit, stamp
@@ -98,11 +99,11 @@ class _Work:
         raise Later(f"{self._composition.name} of {self._name} was written by others {ATTEMPTS} times in a row")
 
     def _concerns(self, cluster: InferenceCluster) -> bool:
-        if not cluster.provided or cluster.stack not in self._composition.stacks:
-            return False
         if self._first is None or cluster.uid != self._first.uid:
             return False
-        return cluster.deletion_timestamp is None or self._composition.finalizer in cluster.finalizers
+        if cluster.deletion_timestamp is not None:
+            return self._composition.finalizer in cluster.finalizers
+        return cluster.provided and cluster.stack in self._composition.stacks
 
     async def _once(self, cluster: InferenceCluster, ask: Ask) -> Reconciled | None:
         """One attempt; None where the InferenceCluster has to be read again."""
@@ -158,8 +159,39 @@ class _Work:
         return stamp(condition, done.cluster.conditions, self._world.clock.timestamp())
 
     async def _write(self, done: Pass, condition: Condition) -> InferenceCluster:
-        return await self._world.hub.write_status(
-            done.cluster, (condition,), manager=self._composition.manager, gateway=done.gateway
+        """Writes what is ours of the status, also where others wrote what is theirs in the meantime.
+
+        Raises:
+            Conflict: What it rests on is not as it was; begin again.
+        """
+        cluster = done.cluster
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._world.hub.write_status(
+                    cluster, (condition,), manager=self._composition.manager, gateway=done.gateway
+                )
+            except Conflict:
+                found = await self._world.hub.cluster(self._name)
+                if found is None or self._basis(found) != self._basis(done.cluster):
+                    raise
+                cluster = found
+        raise Later(f"{self._name} was written by others {ATTEMPTS} times in a row")
+
+    def _basis(self, cluster: InferenceCluster) -> tuple[object, ...]:
+        """What a pass rests on of an InferenceCluster."""
+        needs = {component(key).condition for step in self._composition.steps for key in step.needs}
+        return (
+            cluster.uid,
+            cluster.generation,
+            cluster.deletion_timestamp,
+            cluster.orphans,
+            cluster.gateway,
+            self._composition.finalizer in cluster.finalizers,
+            {
+                type_: each
+                for type_, each in cluster.conditions.items()
+                if type_ in needs | {self._composition.condition}
+            },
         )
 
     async def _let_go(self, done: Pass, condition: Condition) -> None:
@@ -176,7 +208,7 @@ class _Work:
 
     async def _tell(self, cluster: InferenceCluster, condition: Condition) -> None:
         """An Event for people; nothing rests on it, so that a hub that does not take it keeps nobody from working."""
-        said = ": ".join(filter(None, (condition.type, condition.message)))
+        said = f"{condition.type}: {condition.message or 'everything is applied and ready'}"
         try:
             await self._world.hub.tell(
                 cluster,

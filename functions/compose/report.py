@@ -75,7 +75,7 @@ def removal_report(removals: Sequence[Removal]) -> Report:
     if last.outcome is Outcome.REMOVING:
         return Report(Status.FALSE, REMOVING, f"{last.step} {last.detail}")
     kept = [f"{each.step} stays: {each.detail}" for each in removals if each.outcome is Outcome.KEPT]
-    return Report(Status.FALSE, REMOVED, "; ".join(kept))
+    return Report(Status.FALSE, REMOVED, "; ".join(kept) or "nothing is left")
 
 
 def _parts(reason: Reason, states: Iterable[State]) -> list[str]:

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from functions.clusters import OUR_FINALIZERS
 from functions.compose.readiness import exists
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Composition:
     @property
     def finalizer(self) -> str:
         """Holds a deleted InferenceCluster until the set is gone."""
-        return f"modelplane.ai/{self.name}"
+        return f"{OUR_FINALIZERS}{self.name}"
 
     @property
     def manager(self) -> str:

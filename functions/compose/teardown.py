@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from functions.access.client import JSON_PATCH
 from functions.access.errors import AccessError, NotFound, Unauthorized, Unreachable
-from functions.compose.apply import being_deleted
 from functions.compose.leftovers import was_made_for
 from functions.compose.ownership import MANAGER, OWNER, OWNER_UID, is_ours
+from functions.compose.states import being_deleted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

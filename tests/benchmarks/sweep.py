@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _SWEEPS: Final = 200
 _COUNTED: Final = 10
-_USER: Final = "sweeper"
+USER: Final = "sweeper"
+"""Whose requests are counted."""
 _SWEEP: Final = FUNCTIONS["probes/sweep"]
 
 
@@ -34,21 +35,21 @@ async def run() -> list[Figure]:
     """Requests by the API server's audit log, then time in turns with the limit."""
     with started_hub(audit=True) as hub:
         # A user of its own, on the hub and on the target, so that the audit log tells its requests from all others.
-        mine = hub.kubeconfig_for(_USER, groups=["system:masters"])
+        mine = hub.kubeconfig_for(USER, groups=["system:masters"])
         put_kubeconfig(hub.api, mine.read_bytes())
         world = World.open(str(mine))
         try:
             await _SWEEP.handler(check_requested(CLUSTER), world)
             assert summary(hub.api) == ("True", "RequirementsMet")
-            before = _requests(hub.audit_log)
+            before = requests(hub.audit_log)
             for _ in range(_COUNTED):
                 assert not await _SWEEP.handler(check_requested(CLUSTER), world)
-            requests = (_requests(hub.audit_log) - before) / _COUNTED
+            counted = (requests(hub.audit_log) - before) / _COUNTED
             ours, limit = await _alternate(world)
         finally:
             await world.close()
     return [
-        figure("sweep, unchanged: requests to the API server", requests, "", _COUNTED, limit=3, goal=at_most(3, "")),
+        figure("sweep, unchanged: requests to the API server", counted, "", _COUNTED, limit=3, goal=at_most(3, "")),
         figure("sweep, unchanged: p50", p50(ours.wall), "ms", _SWEEPS, limit=p50(limit.wall), goal=at_most(6, "ms")),
         figure("sweep, unchanged: CPU", ours.mean_cpu, "ms", _SWEEPS, limit=limit.mean_cpu),
     ]
@@ -72,12 +73,12 @@ async def _three_reads(client: Client, discovery: DiscoveryReader) -> None:
     await asyncio.gather(discovery.read(()), client.get_metadata(f"{DEVICE_CLASSES}/gpu.nvidia.com"))
 
 
-def _requests(audit_log: Path) -> int:
-    """How many requests of the user were answered so far."""
+def requests(audit_log: Path) -> int:
+    """How many requests of `USER` were answered so far."""
     # A request is logged just after it is answered, so that the log is read until it grows no more.
     size = -1
     while (now := audit_log.stat().st_size) != size:
         size = now
         time.sleep(0.1)
     lines = (orjson.loads(line) for line in audit_log.read_bytes().splitlines())
-    return sum(each["user"]["username"] == _USER and each["stage"] == "ResponseComplete" for each in lines)
+    return sum(each["user"]["username"] == USER and each["stage"] == "ResponseComplete" for each in lines)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from functions.local.instance import ControlPlane
+from tests.compose.apart import Apart, apart, install
 from tests.compose.stage import Stage
 from tests.support import Moving, open_world, put_cluster, put_kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
-    from functions.local.instance import ControlPlane
+    from functions.local.binaries import Binaries
 
 
 @pytest.fixture
@@ -30,3 +32,18 @@ async def stage(hub: ControlPlane, time: Moving) -> AsyncIterator[Stage]:
     world = await open_world(hub.kubeconfig, time.clock)
     yield Stage(hub.api, world)
     await world.close()
+
+
+@pytest.fixture(scope="session")
+def away_once(binaries: Binaries) -> Iterator[ControlPlane]:
+    """A control plane with the substrate installed, for tests that leave it as they found it; with it, use `away`."""
+    with ControlPlane(binaries) as target:
+        install(target)
+        yield target
+
+
+@pytest.fixture
+async def away(hub: ControlPlane, away_once: ControlPlane, time: Moving) -> AsyncIterator[Apart]:
+    """A hub and a target apart from it, with `gpu-1` registered on the Dynamo stack and nothing composed."""
+    async with apart(hub, away_once, time) as stage:
+        yield stage
