@@ -16,7 +16,7 @@ from functions.catalog import COMPONENTS, CustomResource
 from functions.clusters import API_VERSION, SYSTEM_NAMESPACE
 from functions.compose.sets import COMPOSITIONS
 from functions.function import Function, Later, Poison, Wake, source_of
-from functions.results import about, check_requested, object_name
+from functions.results import check_requested, deleting, object_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ async def _inference_cluster(event: Event, world: World) -> Sequence[Event]:
     if not found.concerns_us:
         return ()
     if found.deletion_timestamp is not None:
-        return (_deleting(found, world),)
+        return (deleting(SOURCE, found, world.clock.now()),)
     if found.judged:
         return ()
     reason = "Changed" if found.conditions else "Created"
@@ -109,7 +109,11 @@ async def _every_cluster(event: Event, world: World, reason: str) -> Sequence[Ev
         versions: Mapping[str, SecretVersion] | None = await world.hub.kubeconfig_versions() if clusters else {}
     except Forbidden:
         versions = None  # then each check is content with the Secret that it remembers
-    said = [_deleting(each, world) for each in clusters if each.deletion_timestamp is not None]
+    said = [
+        deleting(SOURCE, each, world.clock.now(), tick=reason == types.TICK, seen=_version(each, versions))
+        for each in clusters
+        if each.deletion_timestamp is not None
+    ]
     said += [
         check_requested(
             SOURCE, each, reason, _version(each, versions), world.clock.now(), observed=(event.source, event.id)
@@ -131,12 +135,6 @@ def _name(event: Event) -> str:
     if not name:
         raise Poison(f"{event.type} without extension name says nothing about which object changed")
     return object_name(name, "extension name")
-
-
-def _deleting(found: InferenceCluster, world: World) -> Event:
-    moment = found.deletion_timestamp or ""
-    data = types.Deleting(deletion_timestamp=moment)
-    return about(SOURCE, found, types.DELETING, data, world.clock.now(), observed=(moment,))
 
 
 _BY_TYPE: Final = {types.PING: _tick, types.PROVISIONED: _provisioned}

@@ -106,9 +106,25 @@ def check_requested(
     observed: tuple[str, ...],
 ) -> Event:
     """A request to look at a cluster; `seen` is the version of its kubeconfig Secret where that is known."""
-    kubeconfig = seen and types.KubeconfigVersion(uid=seen.uid, resource_version=seen.resource_version)
-    data = types.CheckRequested(reason=reason, kubeconfig=kubeconfig)
+    data = types.CheckRequested(reason=reason, kubeconfig=_kubeconfig(seen))
     return about(source, cluster, types.CHECK_REQUESTED, data, now, observed=(reason, *observed))
+
+
+def deleting(
+    source: str, cluster: InferenceCluster, now: datetime, *, tick: bool = False, seen: SecretVersion | None = None
+) -> Event:
+    """That a cluster is being deleted: the same id for the same deletion.
+
+    Args:
+        source: Of the function that says it.
+        cluster: The subject.
+        now: The event's time.
+        tick: Whether nothing but time is the reason to say it.
+        seen: The version of its kubeconfig Secret where that is known.
+    """
+    moment = cluster.deletion_timestamp or ""
+    data = types.Deleting(deletion_timestamp=moment, tick=tick, kubeconfig=_kubeconfig(seen))
+    return about(source, cluster, types.DELETING, data, now, observed=(moment,))
 
 
 def about(
@@ -148,6 +164,10 @@ def about(
         extensions=extensions,
         data=json_data(data),
     )
+
+
+def _kubeconfig(seen: SecretVersion | None) -> types.KubeconfigVersion | None:
+    return None if seen is None else types.KubeconfigVersion(uid=seen.uid, resource_version=seen.resource_version)
 
 
 def _observed(condition: Condition) -> tuple[str, ...]:

@@ -63,6 +63,11 @@ class Discovery:
                         seen.add(each["resource"])
                         yield f"{group}/{version['version']}", each["resource"]
 
+    def stale(self) -> Iterator[str]:
+        """Each API version whose extension API server the server could not ask just now."""
+        for group, versions in self.groups.items():
+            yield from (f"{group}/{each['version']}" for each in versions if each["freshness"] == "Stale")
+
     def is_stale(self, group: str, version: str) -> bool:
         """Whether the server could not ask the extension API server behind this version just now."""
         return any(each["version"] == version and each["freshness"] == "Stale" for each in self.groups.get(group, ()))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_LONGEST: Final = 253
+_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 
 def is_object_name(name: str) -> bool:
     """Whether it is a DNS subdomain name, as all objects here have one."""
-    return _NAME.fullmatch(name) is not None
+    return len(name) <= _LONGEST and _NAME.fullmatch(name) is not None

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import shlex
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from functions.access.errors import AccessError, KubeconfigInvalid, UnknownContext
+from functions.access.errors import AccessError, KubeconfigInvalid
 from functions.catalog import DeviceClass, Stack, of_stack
+from functions.cli.formats import DOCUMENTS, document
+from functions.cli.formats.lines import printable, write_document, write_text
+from functions.cli.formats.progress import Silence, progress
+from functions.cli.formats.report import Report, cleaned
+from functions.cli.formats.terminal import Terminal
+from functions.cli.formats.text import as_text
+from functions.cli.kubectl import as_kubectl, cluster_options, find_connection
 from functions.cli.main import INTERRUPTED
-from functions.cli.render import DOCUMENTS, document
-from functions.cli.render.progress import Silence, progress
-from functions.cli.render.report import Report, cleaned, printable
-from functions.cli.render.terminal import Terminal
-from functions.cli.render.text import as_text
 from functions.conditions import checked_components
 from functions.judge import Outcome, judge, unknown
 
@@ -69,13 +69,7 @@ class Duration(click.ParamType[float]):
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="By default what kubectl would use: KUBECONFIG, else ~/.kube/config.",
-)
-@click.option("--context", metavar="NAME", help="Of the kubeconfig; its current context by default.")
+@cluster_options
 @click.option(
     "--stack",
     type=click.Choice([str(each) for each in Stack], case_sensitive=False),
@@ -106,10 +100,10 @@ def check(*, kubeconfig: str | None, context: str | None, stack: str, output: st
     Reads the cluster that your kubeconfig points at, as kubectl does, and changes nothing. It needs no installation
     there, and the rights to get customresourcedefinitions and deviceclasses.
     """
-    options = _Options(Stack(stack), _kubectl(kubeconfig, context), wait=wait, quiet=quiet)
+    options = _Options(Stack(stack), as_kubectl(kubeconfig, context), wait=wait, quiet=quiet)
     interrupted = False
     try:
-        connection = _connection(kubeconfig, context)
+        connection = find_connection(kubeconfig, context)
     except KubeconfigInvalid as trouble:
         report = options.report(context or "", "", unknown(checked_components(options.stack), trouble).verdicts)
     else:
@@ -139,29 +133,6 @@ class _Options(NamedTuple):
         )
 
 
-def _kubectl(kubeconfig: str | None, context: str | None) -> str:
-    """How kubectl is told to look at the same cluster."""
-    flags = [("--kubeconfig", kubeconfig), ("--context", context)]
-    return printable(shlex.join(["kubectl", *(word for name, value in flags if value for word in (name, value))]))
-
-
-def _connection(path: str | None, context: str | None) -> Connection:
-    """The way to the cluster.
-
-    Raises:
-        KubeconfigInvalid: There is no usable kubeconfig.
-        BadParameter: It does not have the context that --context names.
-    """
-    from functions.access import kubeconfig  # noqa: PLC0415 - `check --help` needs none of this, here and below
-
-    try:
-        return kubeconfig.from_files([Path(path)] if path else None, context)
-    except KubeconfigInvalid as trouble:
-        if context and isinstance(trouble, UnknownContext):
-            raise click.BadParameter(printable(trouble.message), param_hint="--context") from None
-        raise
-
-
 def _observe(connection: Connection, options: _Options) -> tuple[Report, bool]:
     """The last look at the cluster, and whether it was the last because the person had enough of waiting."""
     quiet = options.quiet or not options.wait
@@ -186,7 +157,7 @@ def _observe(connection: Connection, options: _Options) -> tuple[Report, bool]:
 
 async def _wait_until_met(connection: Connection, options: _Options, show: Callable[[Report, float], None]) -> None:
     """Looks until all is met or the time is over, at least once; `show` is given each look and the seconds left."""
-    from functions.access.client import Client  # noqa: PLC0415
+    from functions.access.client import Client  # noqa: PLC0415 - `check --help` needs none of this, here and below
 
     deadline = time.monotonic() + options.wait
     client = Client(connection)
@@ -262,9 +233,8 @@ def _may_have_changed(verdict: Verdict) -> bool:
 
 
 def _write(report: Report, output: str, *, quiet: bool) -> None:
-    """Prints the report on stdout: documents in UTF-8, text in what stdout is for."""
-    if output != "text":
-        click.echo(document(report, output).encode(), nl=False)
-        return
-    text = as_text(report, Terminal.of(sys.stdout), quiet=quiet)
-    click.echo(text.encode(sys.stdout.encoding or "ascii", "replace"), nl=False)
+    """Prints the report on stdout."""
+    if output == "text":
+        write_text(as_text(report, Terminal.of(sys.stdout), quiet=quiet))
+    else:
+        write_document(document(report, output))

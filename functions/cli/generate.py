@@ -7,27 +7,30 @@ from typing import TYPE_CHECKING
 import click
 
 from functions.catalog import COMPONENTS
-from functions.cli.requirements import markdown
+from functions.cli.render import markdown as objects
+from functions.cli.requirements import markdown as requirements
+from functions.compose.sets import COMPOSITIONS
 from functions.deploy_files import deploy_directory
 from functions.manifests import triggers
 from functions.registry import FUNCTIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-BEGIN = "<!-- generated: requirements -->\n"
+BEGIN = "<!-- generated: {} -->\n"
 END = "<!-- end of generated -->\n"
 
 
 @click.command(hidden=True)
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 where a file is stale.")
 def generate(*, check: bool) -> None:
-    """Write the Triggers and the README's table of requirements."""
+    """Write the Triggers and the README's tables."""
     root = deploy_directory().parent
     readme = root / "README.md"
     wanted = {
         deploy_directory() / "knative" / "triggers.yaml": triggers(FUNCTIONS.values()),
-        readme: _between_markers(readme, markdown(COMPONENTS)),
+        readme: _filled(readme, {"requirements": requirements(COMPONENTS), "objects": objects(COMPOSITIONS)}),
     }
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if check and stale:
@@ -38,9 +41,14 @@ def generate(*, check: bool) -> None:
         click.echo(f"wrote {path.relative_to(root)}")
 
 
-def _between_markers(path: Path, text: str) -> str:
-    before, begin, rest = path.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise click.ClickException(f"{path.name} lacks the lines {BEGIN.strip()} and {END.strip()}")
-    return f"{before}{begin}\n{text}\n{end}{after}"
+def _filled(path: Path, texts: Mapping[str, str]) -> str:
+    """The file with each text between the markers of its name."""
+    content = path.read_text()
+    for name, text in texts.items():
+        marker = BEGIN.format(name)
+        before, begin, rest = content.partition(marker)
+        _, end, after = rest.partition(END)
+        if not begin or not end:
+            raise click.ClickException(f"{path.name} lacks the lines {marker.strip()} and {END.strip()}")
+        content = f"{before}{begin}\n{text}\n{end}{after}"
+    return content

@@ -18,8 +18,10 @@ COMMANDS: Final = {
     "check": "functions.cli.check:check",
     "demo": "functions.cli.demo:demo",
     "dev": "functions.cli.dev:dev",
+    "explain": "functions.cli.explain:explain",
     "generate": "functions.cli.generate:generate",
     "local": "functions.cli.local:local",
+    "render": "functions.cli.render:render",
     "requirements": "functions.cli.requirements:requirements",
     "serve": "functions.cli.serve:serve",
 }

@@ -14,9 +14,9 @@ import orjson
 from functions.access.client import JSON_PATCH
 from functions.access.errors import ApiError, Forbidden, Invalid, ServerError
 from functions.compose.answers import refused
-from functions.compose.exactness import compare, overwriting
+from functions.compose.exactness import OWNERSHIP, compare, overwriting
 from functions.compose.gates import Gates
-from functions.compose.ownership import ADOPT, MANAGER, OWNER, is_handed_over, is_ours, marked, whose
+from functions.compose.ownership import MANAGER, OWNER, hand_over_command, is_handed_over, is_ours, marked, whose
 from functions.compose.states import Reason, State, being_deleted, conflict, insisted, judged, unknown, unserved
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Applier:
             return await self._share(step, found)
         if is_handed_over(found):
             return self._gates.closed(step) or await self._adopt(step, found)
-        return conflict(step, f"{whose(found)}; {_how_to_hand_over(step)}")
+        return conflict(step, f"{whose(found)}; delete it, or hand it over: {hand_over_command(step)}")
 
     def _observed(self, step: Step, found: Mapping[str, Any] | None) -> State:
         """How an object stands that another's controller makes."""
@@ -142,7 +142,7 @@ class Applier:
         """Sees to an object of ours being exactly what it should be."""
         wanted = marked(step, self._inputs)
         difference = compare(wanted, found)
-        if not difference:
+        if not difference or self._is_harmless(wanted, found, difference):
             return judged(step, found)
         if not self._look.serves(step.kind, "patch"):
             return unserved(step)
@@ -154,38 +154,83 @@ class Applier:
                 detail=f"differs in {difference}",
                 next="put right",
             )
+        return await self._put_right(step, wanted, found, difference)
+
+    async def _put_right(self, step: Step, wanted: Manifest, found: dict[str, Any], difference: Difference) -> State:
+        """Makes an object of ours what it should be, unless somebody insists on something else."""
         uid, digest, repairs = found["metadata"]["uid"], _digest(wanted), self._repairs
-        if repairs.was_fruitless(uid, digest, _version(found, difference)) or repairs.is_fought(
-            uid, digest, self._clock.now()
+        if repairs.is_fought(uid, digest, self._clock.now()):
+            return insisted(step, difference)
+        if repairs.was_fruitless(uid, digest, _version(found, difference)) and not await self._would_help(
+            step, wanted, found, difference
         ):
             return insisted(step, difference)
-        if (
-            difference.changed
-            and not difference.added
-            and (waiting := self._gates.rests_on(step, step.after)) is not None
-        ):
+        waiting = self._unguarded(step)
+        if waiting is not None and difference.changed and not difference.added:
             return waiting
-        return await self._write(step, lambda: self._repair(step, wanted, found, difference), wanted)
+        state = await self._write(step, lambda: self._repair(step, wanted, found, difference), wanted)
+        if state.reason is Reason.REFUSED:
+            return conflict(step, f"{difference} cannot be put right: {state.detail}")
+        return state
+
+    async def _would_help(self, step: Step, wanted: Manifest, found: dict[str, Any], difference: Difference) -> bool:
+        """Whether putting an object right would come out otherwise than it did before; only tried, nothing is written.
+
+        No event tells when an admission policy, or a webhook, goes.
+        """
+        client, metadata = self._look.client, found["metadata"]
+        try:
+            if difference.changed:
+                body = {**wanted, "metadata": {**wanted["metadata"], "uid": metadata["uid"]}}
+                tried = await client.apply(step.path, body, manager=MANAGER, dry_run=True)
+            else:
+                removal = difference.removal(metadata["resourceVersion"])
+                tried = await client.patch(step.path, removal, JSON_PATCH, manager=MANAGER, dry_run=True)
+        except ApiError:
+            return False
+        return compare(wanted, tried) != difference
 
     async def _repair(
         self, step: Step, wanted: Manifest, found: dict[str, Any], difference: Difference
     ) -> dict[str, Any]:
         live, uid = found, found["metadata"]["uid"]
-        if difference.changed and self._gates.rests_on(step, step.after) is None:
-            body = {**wanted, "metadata": {**wanted["metadata"], "uid": uid}}
-            try:
-                live = await self._apply(step, body, force=True)
-            except ServerError as error:
-                if not error.permanent:
-                    raise
-                live = await self._overwrite(step, wanted, found)
+        if difference.changed and self._unguarded(step) is None:
+            live = await self._put_back(step, wanted, found, difference)
             difference = compare(wanted, live)
+        harmless = False
         if difference.added:
             removal = difference.removal(live["metadata"]["resourceVersion"])
             live = await self._look.client.patch(step.path, removal, JSON_PATCH, manager=MANAGER)
             difference = compare(wanted, live)
-        self._repairs.note(uid, _digest(wanted), self._clock.now(), _version(live, difference) if difference else "")
+            # What is there again at once, and others' still, the API server itself puts there: they only named it.
+            harmless = not difference.changed
+        fruitless = _version(live, difference) if difference else ""
+        self._repairs.note(uid, _digest(wanted), self._clock.now(), fruitless, harmless=harmless)
         return live
+
+    def _unguarded(self, step: Step) -> State | None:
+        """What has to be right before anything is put back in an object that lets callers in; None where it is."""
+        return self._gates.rests_on(step, step.after) if step.guarded else None
+
+    def _is_harmless(self, wanted: Manifest, found: Mapping[str, Any], difference: Difference) -> bool:
+        return self._repairs.was_harmless(found["metadata"]["uid"], _digest(wanted), _version(found, difference))
+
+    async def _put_back(
+        self, step: Step, wanted: Manifest, found: dict[str, Any], difference: Difference
+    ) -> dict[str, Any]:
+        """Applies an object anew, whoever owns what of it; the whole of it where nobody can tell, or apply fails."""
+        if OWNERSHIP in difference.changed:
+            return await self._overwrite(step, wanted, found)
+        body = {**wanted, "metadata": {**wanted["metadata"], "uid": found["metadata"]["uid"]}}
+        try:
+            return await self._apply(step, body, force=True)
+        except ServerError as error:
+            if not error.permanent:
+                raise
+        except Invalid:
+            if not difference.added:  # else it may be what others added that does not go with ours
+                raise
+        return await self._overwrite(step, wanted, found)
 
     async def _adopt(self, step: Step, found: dict[str, Any]) -> State:
         """Takes over what was handed over, if it can be made exactly what it should be."""
@@ -251,7 +296,9 @@ class Applier:
             return refused(step, answer)
         self._look.found[step.key] = live
         difference = compare(wanted, live) if wanted is not None else None
-        return insisted(step, difference) if difference else judged(step, live)
+        if wanted is None or not difference or self._is_harmless(wanted, live, difference):
+            return judged(step, live)
+        return insisted(step, difference)
 
 
 def _digest(wanted: Manifest) -> str:
@@ -262,9 +309,3 @@ def _version(found: Mapping[str, Any], difference: Difference) -> str:
     """Which state of an object a repair was tried in; a status that is written makes no other."""
     metadata = found["metadata"]
     return f"{metadata.get('generation') or metadata['resourceVersion']} {difference}"
-
-
-def _how_to_hand_over(step: Step) -> str:
-    resource = f"{step.kind.plural}.{step.kind.group}" if step.kind.group else step.kind.plural
-    namespace = f" -n {step.namespace}" if step.namespace else ""
-    return f"delete it, or hand it over: kubectl annotate {resource} {step.name}{namespace} {ADOPT}=true"

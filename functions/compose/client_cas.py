@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class ClientCAs:
     missing: str = ""
 
 
+_CERTIFICATE: Final = re.compile(r"-----BEGIN (X509 |)CERTIFICATE-----[^-]*(?:-----END \1CERTIFICATE-----)?")
+"""One certificate in a text, its end included where it has one."""
 NOT_INSTALLED: Final = ClientCAs(missing="the hub does not have the API InferenceGateway")
 
 
@@ -37,34 +40,46 @@ def read_client_cas(gateways: Iterable[Mapping[str, Any]], now: datetime) -> Cli
         gateways: The objects.
         now: Decides which certificates are within their dates.
     """
+    published = [
+        (f"client CA of InferenceGateway {gateway['metadata']['name']}", text)
+        for gateway in sorted(gateways, key=lambda each: str(each["metadata"]["name"]))
+        if (text := (gateway.get("status") or {}).get("clientCACertificate"))
+    ]
+    found = read_certificates(published, now)
+    return found if found.bundle else replace(found, missing=_missing(len(published)))
+
+
+def read_certificates(texts: Iterable[tuple[str, str]], now: datetime) -> ClientCAs:
+    """The certificates of PEM texts, each with a name for people, in their order."""
     from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - 40 ms that few starts need
 
     valid: dict[bytes, str] = {}
     left_out = []
-    published = 0
-    for gateway in sorted(gateways, key=lambda each: str(each["metadata"]["name"])):
-        text = (gateway.get("status") or {}).get("clientCACertificate")
-        if not text:
-            continue
-        published += 1
-        for certificate, trouble in _certificates(text, now):
+    for name, text in texts:
+        for certificate, trouble in _certificates(str(text), now):
             if certificate is None or trouble:
-                left_out.append(f"client CA of InferenceGateway {gateway['metadata']['name']}: {trouble}")
+                left_out.append(f"{name}: {trouble}")
             else:
                 pem = certificate.public_bytes(Encoding.PEM).decode()
                 valid.setdefault(certificate.public_bytes(Encoding.DER), pem)
-    missing = "" if valid else _missing(published)
-    return ClientCAs("".join(valid.values()), tuple(left_out), missing)
+    return ClientCAs("".join(valid.values()), tuple(dict.fromkeys(left_out)))
 
 
 def _certificates(text: str, now: datetime) -> list[tuple[Certificate | None, str]]:
-    """Each certificate of a PEM text with what is wrong with it; None and the reason for a text that holds none."""
+    """Each certificate of a PEM text with what is wrong with it; None and the reason for what is none."""
+    found = [_certificate(each[0], now) for each in _CERTIFICATE.finditer(text)]
+    return found or [(None, "it is no PEM certificate")]
+
+
+def _certificate(pem: str, now: datetime) -> tuple[Certificate | None, str]:
     from cryptography import x509  # noqa: PLC0415 - see above
 
     try:
-        return [(each, _trouble(each, now)) for each in x509.load_pem_x509_certificates(text.encode())]
-    except ValueError:
-        return [(None, "it is no PEM certificate")]
+        certificate = x509.load_pem_x509_certificate(pem.encode())
+        certificate.public_key()  # a gateway refuses all of a bundle for one key that is none
+        return certificate, _trouble(certificate, now)
+    except Exception:  # noqa: BLE001 - it can be wrong in more ways than the parser documents, and harms nobody else
+        return None, "it does not parse"
 
 
 def _trouble(certificate: Certificate, now: datetime) -> str:
@@ -72,7 +87,7 @@ def _trouble(certificate: Certificate, now: datetime) -> str:
 
     try:
         constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (x509.ExtensionNotFound, ValueError):
+    except x509.ExtensionNotFound:
         constraints = None
     if constraints is None or not constraints.ca:
         return "it is not the certificate of a CA"

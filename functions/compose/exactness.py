@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = "tuple[str | int, ...]"
 
+OWNERSHIP: Final = "metadata.managedFields"
+"""What is changed of an object where nobody can tell any more what is ours in it: somebody took that note away."""
 _NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
@@ -55,10 +57,12 @@ def compare(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Difference:
     ours = [_content(each.get("fieldsV1") or {}, "f:") for each in entries if each.get("manager") == MANAGER]
     added: dict[Path, tuple[str, str]] = {}
     changed: list[str] = []
+    if not ours:
+        changed.append(OWNERSHIP)
     for entry in entries:
         if entry.get("manager") == MANAGER:
             continue
-        for path, text, whole in _foreign(_content(entry.get("fieldsV1") or {}, "f:"), ours, wanted, live, (), ""):
+        for path, text, whole in _foreign(_content(entry.get("fieldsV1") or {}, "f:"), ours, wanted, live):
             if whole:
                 changed.append(text)
             else:
@@ -78,13 +82,14 @@ def _content(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _foreign(
-    owned: Mapping[str, Any], ours: Sequence[Mapping[str, Any]], wanted: Any, live: Any, path: Path, text: str
+    owned: Mapping[str, Any], ours: Sequence[Mapping[str, Any]], wanted: Any, live: Any, at: tuple[Path, str] = ((), "")
 ) -> Iterator[tuple[Path, str, bool]]:
     """The topmost places in `live` that somebody else has for himself.
 
     Each comes with whether `wanted` has it too, and another took it as a whole: a list or map that can only be owned in
     one piece shows nothing of what he put inside.
     """
+    path, text = at
     for key, below in owned.items():
         if key == ".":
             continue
@@ -101,7 +106,7 @@ def _foreign(
         elif not mine and not below.keys() - {"."} and isinstance(live[place], dict | list):
             yield here, said, True
         else:
-            yield from _foreign(below, mine, wanted[twin[0]], live[place], here, said)
+            yield from _foreign(below, mine, wanted[twin[0]], live[place], (here, said))
 
 
 def _find(key: str, value: Any) -> tuple[str | int, str] | None:
@@ -154,12 +159,16 @@ def _pointer(path: Path) -> str:
 
 
 def overwriting(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The JSON patch that leaves nothing but ours in an object, if it is still the same."""
+    """The JSON patch that leaves nothing but ours in an object, if it is still the same.
+
+    It says that something was applied already: else the API server, at the first apply, would note the defaults down as
+    somebody's.
+    """
     metadata = found["metadata"]
     kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != ADOPT}
     patch: list[dict[str, Any]] = [
         {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
-        {"op": "replace", "path": "/metadata/managedFields", "value": [{}]},
+        {"op": "replace", "path": "/metadata/managedFields", "value": [_ownership(wanted)]},
         {
             "op": "add",
             "path": "/metadata/labels",
@@ -173,3 +182,14 @@ def overwriting(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[dic
         else:
             patch.append({"op": "remove", "path": f"/{key}"})
     return patch
+
+
+def _ownership(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    labels: dict[str, Any] = {f"f:{key}": {} for key in wanted["metadata"]["labels"]}
+    return {
+        "manager": MANAGER,
+        "operation": "Apply",
+        "apiVersion": wanted["apiVersion"],
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:labels": labels}},
+    }

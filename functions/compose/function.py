@@ -60,12 +60,17 @@ def composing(composition: Composition) -> Function:
 
 
 def _ask(event: Event) -> Ask:
-    if event.type != types.CHECK_REQUESTED:
-        return Ask()
-    requested = read(event, types.CheckRequested)
-    kubeconfig = requested.kubeconfig
-    seen = SecretVersion(kubeconfig.uid, kubeconfig.resource_version) if kubeconfig is not None else None
-    return Ask(seen=seen, tick=requested.reason == types.TICK)
+    if event.type == types.CHECK_REQUESTED:
+        requested = read(event, types.CheckRequested)
+        return Ask(seen=_seen(requested.kubeconfig), tick=requested.reason == types.TICK)
+    if event.type == types.DELETING:
+        deleting = read(event, types.Deleting)
+        return Ask(seen=_seen(deleting.kubeconfig), tick=deleting.tick)
+    return Ask()
+
+
+def _seen(kubeconfig: types.KubeconfigVersion | None) -> SecretVersion | None:
+    return None if kubeconfig is None else SecretVersion(kubeconfig.uid, kubeconfig.resource_version)
 
 
 def _type(reconciled: Reconciled) -> str:

@@ -69,13 +69,18 @@ class Gates:
                 yield key, found
 
     def _is_rested_on(self, step: Step) -> bool:
-        """Whether an object of ours rests on this one, which was there before then, and is put back unasked."""
+        """Whether an object of ours rests on this one, which was there before then, and is put back unasked.
+
+        That is so also where what lies between the two is gone as well.
+        """
         return any(
-            step.key in (*other.after, *other.awaits)
-            and other.key in self._look.found
-            and is_ours(self._look.found[other.key], self._inputs.uid)
+            step.key in (*other.after, *other.awaits) and (self._is_there(other) or self._is_rested_on(other))
             for other in self._composition.steps
         )
+
+    def _is_there(self, step: Step) -> bool:
+        found = self._look.found.get(step.key)
+        return found is not None and is_ours(found, self._inputs.uid)
 
     def withheld(self, step: Step) -> State:
         """Of an object that exists only while there is a client CA, of which there is none."""

@@ -197,6 +197,7 @@ COMPOSITION: Final = Composition(
             manifest=_gateway,
             needs=("envoy-gateway", "ai-gateway-crds", "gaie-crds"),
             client_ca=True,
+            guarded=True,
             after=(_key("ClientTrafficPolicy", CLIENT_AUTH),),
             awaits=(_key("GatewayClass", CLASS), _key("Certificate", SERVING)),
             ready=has_address,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from functions.access.errors import AccessError
+from functions.access.errors import Forbidden, NotFound
 from functions.compose import kinds
 from functions.compose.ownership import annotations_of, is_ours
 
@@ -46,27 +46,39 @@ async def foreign_gateways(look: Look, found: Mapping[str, Any], uid: str) -> st
 
 
 async def foreign_in_namespace(look: Look, found: Mapping[str, Any], uid: str) -> str:
-    """What lives in a namespace that is not ours; where not all of it can be seen, it is taken to be inhabited."""
+    """What lives in a namespace that is not ours; where not all of it may be seen, it is taken to be inhabited.
+
+    Raises:
+        AccessError: Not all of it can be seen just now.
+    """
     namespace = found["metadata"]["name"]
     at_once = asyncio.Semaphore(_AT_ONCE)
 
     async def of(api_version: str, plural: str) -> list[str]:
-        path = kinds.Kind(api_version, "", plural).path(namespace=namespace)
+        kind = kinds.Kind(api_version, "", plural)
         async with at_once:
-            return [
-                f"{plural}/{each['metadata']['name']}"
-                async for each in look.client.pages(path, metadata_only=True)
-                if _lives_there(plural, each, uid)
-            ]
+            try:
+                return [
+                    f"{plural}/{each['metadata']['name']}"
+                    async for each in look.client.pages(kind.path(namespace=namespace), metadata_only=True)
+                    if _lives_there(plural, each, uid)
+                ]
+            except NotFound as absent:  # its API may have gone since it was asked what is served
+                if absent.kind_known or not await look.proves_gone(kind):
+                    raise
+                return []
 
+    stale = [each for each in look.discovery.stale() if not each.partition("/")[0].endswith(_METRICS)]
+    if stale:
+        return _UNSEEN.format(f"the API server cannot ask the one behind {_some(stale)}")
     try:
         resources = [*await _core(look.client), *look.discovery.listable()]
-    except AccessError as trouble:
+    except Forbidden as trouble:
         return _UNSEEN.format(trouble)
     listed = await asyncio.gather(*(of(*each) for each in resources if not _is_passing(*each)), return_exceptions=True)
     living: list[str] = []
     for each in listed:
-        if isinstance(each, AccessError):
+        if isinstance(each, Forbidden):
             return _UNSEEN.format(each)
         if isinstance(each, BaseException):
             raise each

@@ -20,6 +20,8 @@ OWNER_UID: Final = "modelplane.ai/inference-cluster-uid"
 """Annotation with the InferenceCluster's uid, which is what decides."""
 ADOPT: Final = "modelplane.ai/adopt"
 """Annotation on an object: its owner hands it over."""
+_NOBODY: Final = frozenset({MANAGER, "before-first-apply"})
+"""Field managers that say nothing of who made an object; the second one is the API server's for what it cannot tell."""
 _LONGEST_LABEL: Final = 63
 
 
@@ -47,6 +49,13 @@ def is_handed_over(found: Mapping[str, Any]) -> bool:
     return annotations_of(found).get(ADOPT) == "true"
 
 
+def hand_over_command(step: Step) -> str:
+    """The command by which the owner of a same-named object hands it over."""
+    resource = f"{step.kind.plural}.{step.kind.group}" if step.kind.group else step.kind.plural
+    namespace = f" -n {step.namespace}" if step.namespace else ""
+    return f"kubectl annotate {resource} {step.name}{namespace} {ADOPT}=true"
+
+
 def annotations_of(found: Mapping[str, Any]) -> Mapping[str, str]:
     """The annotations of an object."""
     return found["metadata"].get("annotations") or {}
@@ -58,7 +67,9 @@ def whose(found: Mapping[str, Any]) -> str:
     if owner is not None and OWNER_UID in annotations_of(found):
         return f"it belongs to InferenceCluster {owner}"
     managers = dict.fromkeys(
-        each["manager"] for each in found["metadata"].get("managedFields") or () if "subresource" not in each
+        each["manager"]
+        for each in found["metadata"].get("managedFields") or ()
+        if "subresource" not in each and each["manager"] not in _NOBODY
     )
     return f"it was made by {one_line(', '.join(managers))}" if managers else "it was made by somebody else"
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from functions.access.errors import AccessError, Conflict, Forbidden, Invalid, NotFound, Unauthorized, Unreachable
+from functions.access.errors import (
+    AccessError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeconfigInvalid,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 from functions.compose.apply import Applier
 from functions.compose.client_cas import NOT_INSTALLED, ClientCAs, read_client_cas
 from functions.compose.look import look_at
@@ -17,12 +27,19 @@ from functions.function import Later
 from functions.review import open_target
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
     from functions.access.targets import SecretVersion
     from functions.clusters import InferenceCluster
     from functions.compose.look import Look
+    from functions.compose.states import State
     from functions.compose.step import Composition
+    from functions.compose.teardown import Removal
+    from functions.conditions import Condition
     from functions.world import World
 
+_First = TypeVar("_First")
+_Second = TypeVar("_Second")
 _NO_CLIENT_CAS: Final = ClientCAs()
 
 
@@ -61,7 +78,13 @@ class Pass:
 
 
 async def bring_up(
-    world: World, composition: Composition, cluster: InferenceCluster, ask: Ask, created: list[tuple[str, str]]
+    world: World,
+    composition: Composition,
+    cluster: InferenceCluster,
+    ask: Ask,
+    created: list[tuple[str, str]],
+    *,
+    before: Condition | None,
 ) -> Pass:
     """Applies what can be applied now, and says how all of it stands.
 
@@ -71,6 +94,7 @@ async def bring_up(
         cluster: The InferenceCluster as it was read just now.
         ask: Why.
         created: Takes path and uid of what is created, also where the pass does not come to its end.
+        before: The set's condition as it was before anybody asked for this.
 
     Raises:
         Conflict: Somebody wrote in between; read again.
@@ -79,11 +103,16 @@ async def bring_up(
     kept = dict(cluster.gateway) if composition.has_gateway else None
     holder = _Holder(world, cluster, composition.finalizer)
     try:
-        inputs = Inputs(cluster=cluster.name, uid=cluster.uid, client_cas=await client_cas(world, composition))
-        look = await look_at_target(world, composition, cluster, ask.seen)
+        authorities, look = await _both(
+            client_cas(world, composition), look_at_target(world, composition, cluster, ask.seen)
+        )
+        inputs = Inputs(cluster=cluster.name, uid=cluster.uid, client_cas=authorities)
+        withdrawal: list[Removal] = []
         if composition.has_gateway and not inputs.client_cas.bundle:
             withheld = [each for each in composition.steps if each.client_ca]
-            await Teardown(look, withheld, cluster.uid, world.clock.now()).run()
+            teardown = Teardown(look, withheld, cluster.uid, world.clock.now())
+            await teardown.run()
+            withdrawal = teardown.removals
         applier = Applier(
             look,
             composition,
@@ -94,16 +123,15 @@ async def bring_up(
             claim=holder.claim,
             created=created,
         )
-        states = await applier.run()
+        states = _withdrawn(await applier.run(), withdrawal)
     except Conflict:
         raise
     except AccessError as trouble:
         return Pass(cluster=holder.cluster, report=cannot_tell(trouble), gateway=kept, unseen=True)
-    said = cluster.conditions.get(composition.condition)
     return Pass(
         cluster=holder.cluster,
         report=report(states, inputs.client_cas.left_out),
-        gateway=published(look, inputs, cluster.gateway, said, tick=ask.tick) if composition.has_gateway else None,
+        gateway=published(look, inputs, cluster.gateway, before, tick=ask.tick) if composition.has_gateway else None,
         passing=next((each.detail for each in states if each.passing), ""),
     )
 
@@ -154,12 +182,13 @@ async def look_at_target(
 
     Raises:
         AccessError: The target could not be asked.
+        Later: The hub could not be asked for its kubeconfig.
     """
-    target = await open_target(world, cluster, seen)
+    target = await _of_hub(open_target(world, cluster, seen))
     try:
         look = await look_at(target, composition)
     except Unauthorized:
-        renewed = await world.targets.refresh(cluster.name, cluster.secret())
+        renewed = await _of_hub(world.targets.refresh(cluster.name, cluster.secret()))
         if renewed is None:
             raise
         look = await look_at(renewed, composition)
@@ -168,6 +197,43 @@ async def look_at_target(
         raise
     world.targets.answered(cluster.name)
     return look
+
+
+def _withdrawn(states: list[State], removals: Sequence[Removal]) -> list[State]:
+    """The same, with what holds the one that should be gone for want of a client CA, and is not yet."""
+    held = next((each for each in removals if not each.done), None)
+    if held is None:
+        return states
+    return [
+        replace(each, waits_for="", detail=f"{each.detail}; {held.detail}") if each.step is held.step else each
+        for each in states
+    ]
+
+
+async def _of_hub(answer: Awaitable[_First]) -> _First:
+    """What the hub says of a target.
+
+    Raises:
+        KubeconfigInvalid: There is no kubeconfig that could be used.
+        Forbidden: There is no right to read it.
+        Later: The hub could not be asked.
+    """
+    try:
+        return await answer
+    except (KubeconfigInvalid, Forbidden):
+        raise
+    except AccessError as trouble:
+        raise Later(f"hub: {trouble}") from trouble
+
+
+async def _both(first: Awaitable[_First], second: Awaitable[_Second]) -> tuple[_First, _Second]:
+    """Both at once; what the first one raises comes before what the second one does."""
+    one, other = await asyncio.gather(first, second, return_exceptions=True)
+    if isinstance(one, BaseException):
+        raise one
+    if isinstance(other, BaseException):
+        raise other
+    return one, other
 
 
 class _Holder:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from functions.access.errors import one_line
@@ -11,6 +12,8 @@ NO_ADDRESS: Final = "has no address"
 CA_KEY: Final = "ca.crt"
 """Key of a ConfigMap that holds certificates."""
 _SILENT: Final = "its controller has not said anything yet"
+_NEVER: Final = "1970-01-01T00:00:00Z"
+"""When a condition changed that is but the default of the CRD, as those of Gateway API are."""
 _Object: TypeAlias = Mapping[str, Any]
 
 
@@ -38,7 +41,7 @@ def condition(type_: str) -> Readiness:
     """Ready when a condition of its status is True for the present generation."""
 
     def ready(found: _Object) -> Unready | None:
-        return _judge(found, _conditions(found.get("status")), type_)
+        return _judge(found, found.get("status"), type_)
 
     return ready
 
@@ -47,7 +50,7 @@ def has_address(gateway: _Object) -> Unready | None:
     """A Gateway is ready when its controller gave it an address."""
     if address_of(gateway):
         return None
-    said = _conditions(gateway.get("status"))
+    said = gateway.get("status")
     programmed = _judge(gateway, said, "Programmed") or _judge(gateway, said, "Accepted")
     since = programmed.since if programmed is not None else _created(gateway)
     return Unready(f"{NO_ADDRESS} ({programmed.detail})" if programmed is not None else NO_ADDRESS, since)
@@ -55,8 +58,8 @@ def has_address(gateway: _Object) -> Unready | None:
 
 def address_of(gateway: _Object) -> str:
     """The first address of a Gateway, empty where it has none."""
-    addresses = (gateway.get("status") or {}).get("addresses") or ()
-    return next((each["value"] for each in addresses if each.get("value")), "")
+    values = (each.get("value") for each in _objects(gateway.get("status"), "addresses"))
+    return next((each for each in values if isinstance(each, str) and each), "")
 
 
 def holds_a_ca(config_map: _Object) -> Unready | None:
@@ -68,8 +71,8 @@ def holds_a_ca(config_map: _Object) -> Unready | None:
 
 def accepted_by_an_ancestor(policy: _Object) -> Unready | None:
     """A policy is ready when it took effect on something: until then the gateway answers every request with 500."""
-    ancestors = (policy.get("status") or {}).get("ancestors") or ()
-    judged = [_judge(policy, _conditions(each), "Accepted") for each in ancestors]
+    ancestors = _objects(policy.get("status"), "ancestors")
+    judged = [_judge(policy, each, "Accepted") for each in ancestors]
     if None in judged:
         return None
     return next((each for each in judged if each is not None), Unready(_SILENT, _created(policy)))
@@ -77,29 +80,43 @@ def accepted_by_an_ancestor(policy: _Object) -> Unready | None:
 
 def available(deployment: _Object) -> Unready | None:
     """A Deployment is ready when enough of its present pods are."""
-    observed = (deployment.get("status") or {}).get("observedGeneration", 0)
-    if observed < deployment["metadata"]["generation"]:
+    status = deployment.get("status")
+    if isinstance(status, dict) and _is_behind(deployment, status.get("observedGeneration", 0)):
         return Unready(_behind(deployment), _created(deployment))
-    return _judge(deployment, _conditions(deployment.get("status")), "Available")
+    return _judge(deployment, status, "Available")
 
 
-def _judge(found: _Object, conditions: Iterable[_Object], type_: str) -> Unready | None:
-    for each in conditions:
-        if each.get("type") == type_:
-            if each.get("observedGeneration", found["metadata"].get("generation", 0)) < found["metadata"].get(
-                "generation", 0
-            ):
+def _judge(found: _Object, status: Any, type_: str) -> Unready | None:
+    """What a condition says; a status may hold anything, since not every CRD says what."""
+    for each in _objects(status, "conditions"):
+        if each.get("type") == type_ and each.get("lastTransitionTime") != _NEVER:
+            if _is_behind(found, each.get("observedGeneration")):
                 return Unready(_behind(found), _created(found))
             if each.get("status") == "True":
                 return None
-            said = ": ".join(filter(None, (each.get("reason"), each.get("message"))))
+            said = ": ".join(str(one) for one in (each.get("reason"), each.get("message")) if one)
             text = f"{type_} is {each.get('status')}{f', {said}' if said else ''}"
-            return Unready(one_line(text), each.get("lastTransitionTime") or _created(found))
+            return Unready(one_line(text), _moment(each.get("lastTransitionTime")) or _created(found))
     return Unready(_SILENT, _created(found))
 
 
-def _conditions(status: _Object | None) -> Iterable[_Object]:
-    return (status or {}).get("conditions") or ()
+def _objects(status: Any, field: str) -> list[_Object]:
+    """The objects in a list of a status, whatever else is in there."""
+    listed = status.get(field) if isinstance(status, dict) else None
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _is_behind(found: _Object, observed: Any) -> bool:
+    """Whether what was said is of a generation before the present one."""
+    return isinstance(observed, int) and observed < found["metadata"].get("generation", 0)
+
+
+def _moment(value: Any) -> str:
+    try:
+        datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return ""
+    return str(value)
 
 
 def _created(found: _Object) -> str:

@@ -112,7 +112,7 @@ class _Work:
             return Reconciled(cluster=cluster, condition=present, changed=False)
         if cluster.deletion_timestamp is None:
             made = len(self._created)
-            done = await bring_up(self._world, self._composition, cluster, ask, self._created)
+            done = await bring_up(self._world, self._composition, cluster, ask, self._created, before=self._before)
             created = len(self._created) > made
         else:
             done, created = await take_down(self._world, self._composition, cluster, ask), False

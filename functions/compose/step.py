@@ -61,6 +61,7 @@ class Step:
         awaits: Objects that have to be ready before, by their steps' `key`.
         ready: Whether its controller is done with it, and else what it last said.
         client_ca: Whether it exists only while there is a client CA.
+        guarded: Whether it lets callers in: then nothing is put back in it unless what it comes after is right.
         shared: Whether others may have made it, and live in it.
         made_for: Of an object without manifest: the `key` of the object that its controller made it for, and that it
             has to go with; empty where that controller takes it away itself.
@@ -76,6 +77,7 @@ class Step:
     awaits: tuple[str, ...] = ()
     ready: Readiness = exists
     client_ca: bool = False
+    guarded: bool = False
     shared: bool = False
     made_for: str = ""
     keep: Keep | None = None
@@ -94,6 +96,16 @@ class Step:
     def path(self) -> str:
         """Where the API server has it."""
         return self.kind.path(self.name, self.namespace)
+
+    @property
+    def gate(self) -> tuple[str, ...]:
+        """What it waits for, for people; nothing where it waits for nothing."""
+        return (
+            *((", ".join(self.needs),) if self.needs else ()),
+            *(("a client CA",) if self.client_ca else ()),
+            *(f"{each} applied" for each in self.after),
+            *(f"{each} ready" for each in self.awaits),
+        )
 
     def __str__(self) -> str:
         return f"{self.kind.name} {self.namespace}/{self.name}" if self.namespace else self.key

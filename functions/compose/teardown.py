@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from functions.access.client import JSON_PATCH
 from functions.access.errors import AccessError, NotFound, Unauthorized, Unreachable
 from functions.compose.leftovers import was_made_for
-from functions.compose.ownership import MANAGER, OWNER, OWNER_UID, is_ours
+from functions.compose.ownership import MANAGER, OWNER, OWNER_UID, annotations_of, is_ours
 from functions.compose.states import being_deleted
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ class Teardown:
             if step.key in self._look.troubles:
                 raise self._look.troubles[step.key]
             if step.key in self._look.unserved and not await self._look.proves_gone(step.kind):
-                said = f"its API {step.kind.api_version} is not served, so that it cannot be told whether it is left"
-                return Removal(step=step, outcome=Outcome.BLOCKED, detail=said)
+                return _unproven(step)
             found = self._look.found.get(step.key)
             if found is None or not self._goes(step, found):
                 if found is not None and step.shared:
@@ -136,6 +135,8 @@ class Teardown:
         await self._look.again(step)
         if step.key in self._look.troubles:
             raise self._look.troubles[step.key]
+        if step.key in self._look.unserved:  # since just now
+            return _unproven(step)
         left = self._look.found.get(step.key)
         if left is None:
             return Removal(step=step, outcome=Outcome.GONE)
@@ -158,12 +159,16 @@ class Teardown:
                 return f"{other} stays and needs it"
         return ""
 
+    def _has_neighbour(self) -> bool:
+        """Whether another InferenceCluster has any of these objects here, and needs what it shares with us."""
+        return any(annotations_of(each).get(OWNER_UID, self._uid) != self._uid for each in self._look.found.values())
+
     async def _release(self, step: Step, found: Mapping[str, Any]) -> None:
         """Takes off what says that an object is ours, so that it is its users' from now on."""
         metadata = found["metadata"]
         if not self._acting:
             return
-        if step.shared:
+        if step.shared and not self._has_neighbour():
             if MANAGER in {each.get("manager") for each in metadata.get("managedFields") or ()}:
                 nothing = {
                     "apiVersion": step.kind.api_version,
@@ -172,11 +177,18 @@ class Teardown:
                 }
                 await self._look.client.apply(step.path, nothing, manager=MANAGER)
             return
+        if not is_ours(found, self._uid):
+            return
         patch = [{"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}]
         for field, key in (("labels", OWNER), ("annotations", OWNER_UID)):
             if key in (metadata.get(field) or {}):
                 patch.append({"op": "remove", "path": f"/metadata/{field}/{key.replace('/', '~1')}"})
         await self._look.client.patch(step.path, patch, JSON_PATCH, manager=MANAGER)
+
+
+def _unproven(step: Step) -> Removal:
+    said = f"its API {step.kind.api_version} is not served, so that it cannot be told whether it is left"
+    return Removal(step=step, outcome=Outcome.BLOCKED, detail=said)
 
 
 def _is_conflict(trouble: AccessError) -> bool:

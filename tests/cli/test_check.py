@@ -22,7 +22,7 @@ from functions.access import kubeconfig
 from functions.access.client import Client
 from functions.catalog import CustomResource, Stack, of_stack
 from functions.cli.check import Duration, _Cluster, _Options
-from functions.cli.render.terminal import ASCII_MARKS, MARKS, Terminal
+from functions.cli.formats.terminal import ASCII_MARKS, MARKS, Terminal
 from functions.judge import Outcome
 from functions.local.instance import ControlPlane
 

@@ -14,7 +14,16 @@ from functions.cli.main import COMMANDS, cli, main
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HEAVY = ("pydantic", "structlog", "prometheus_client", "functions.host", "functions.registry", "kubernetes_asyncio")
+HEAVY = (
+    "aiohttp",
+    "functions.compose",
+    "functions.host",
+    "functions.registry",
+    "kubernetes_asyncio",
+    "prometheus_client",
+    "pydantic",
+    "structlog",
+)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,12 +47,13 @@ def test_the_help_lists_every_command_for_people() -> None:
         assert (f"\n  {name} " in done.stdout) is not command.hidden
 
 
-def test_a_check_does_not_pay_for_the_host() -> None:
+@pytest.mark.parametrize("name", ["check", "explain", "render"])
+def test_the_help_of_a_command_does_not_pay_for_its_work(name: str) -> None:
     script = f"""
 import sys
 import click
 from functions.cli.main import cli
-cli.get_command(click.Context(cli), "check")
+cli.get_command(click.Context(cli), {name!r})
 print(*(name for name in {HEAVY!r} if name in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -114,6 +124,8 @@ def test_a_reader_that_goes_away_is_no_bug() -> None:
         pytest.param("check --help", id="help of a command"),
         pytest.param("requirements", id="requirements"),
         pytest.param("check --kubeconfig /dev/null -o json", id="check"),
+        pytest.param("explain gpu-1 --kubeconfig /dev/null", id="explain"),
+        pytest.param("render gpu-1 --stack Dynamo --set queues", id="render"),
     ],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])

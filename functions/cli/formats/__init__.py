@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from functions.cli.render.report import Report
+    from functions.cli.formats.report import Report
 
 DOCUMENTS: Final = {
     "json": "data:as_json",

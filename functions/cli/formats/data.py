@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from functions.judge import Outcome
 
 if TYPE_CHECKING:
-    from functions.cli.render.report import Report
+    from functions.cli.formats.report import Report
     from functions.judge import Finding, Verdict
 
 API_VERSION: Final = "serving-stack.modelplane.ai/v1alpha1"

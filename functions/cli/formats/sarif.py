@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from functions.judge import Outcome
 
 if TYPE_CHECKING:
-    from functions.cli.render.report import Report
+    from functions.cli.formats.report import Report
     from functions.judge import Finding, Verdict
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -10,7 +10,7 @@ from functions.judge import Outcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from functions.cli.render.report import Report
+    from functions.cli.formats.report import Report
     from functions.judge import Finding, Verdict
 
 _ELEMENTS: Final = {Outcome.MISSING: "failure", Outcome.UNKNOWN: "error"}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Final
 
+from functions.cli.formats.lines import wrapped
 from functions.judge import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from functions.cli.render.report import Report
-    from functions.cli.render.terminal import Terminal
+    from functions.cli.formats.report import Report
+    from functions.cli.formats.terminal import Terminal
     from functions.judge import Verdict
 
 _DETAIL: Final = "    "
@@ -28,7 +28,7 @@ def as_text(report: Report, terminal: Terminal, *, quiet: bool = False) -> str:
     """
     blocks = [] if quiet else [_header(report)]
     if report.trouble:
-        blocks.append([*_wrapped("? ", f"Nothing can be told: {report.trouble}", terminal)])
+        blocks.append([*wrapped("? ", f"Nothing can be told: {report.trouble}", terminal)])
     if not (quiet and report.trouble):
         shown = (each for each in report.verdicts if not (quiet and each.outcome is Outcome.MET))
         blocks += [[*_component(each, report, terminal, quiet=quiet)] for each in shown]
@@ -55,9 +55,9 @@ def _component(verdict: Verdict, report: Report, terminal: Terminal, *, quiet: b
             continue
         yield f"{terminal.mark(finding.outcome)} {finding.requirement}"
         if finding.detail and finding.detail != report.trouble:  # which stands above, once
-            yield from _wrapped(_DETAIL, finding.detail, terminal)
+            yield from wrapped(_DETAIL, finding.detail, terminal)
     if verdict.outcome is Outcome.MISSING:
-        yield from _wrapped(_HINT, f"Hint: {component.hint}", terminal)
+        yield from wrapped(_HINT, f"Hint: {component.hint}", terminal)
         yield f"{_HINT}{component.link}"
 
 
@@ -69,15 +69,3 @@ def _footer(report: Report, terminal: Terminal) -> Iterator[str]:
     if report.not_checked:
         yield f"{report.not_checked} more demands that only you can check:"
         yield f"{_HINT}serving-stack requirements --stack {report.stack}"
-
-
-def _wrapped(start: str, text: str, terminal: Terminal) -> list[str]:
-    """Lines that fit, URLs and paths unbroken; those after the first are indented as `start` is wide."""
-    return textwrap.wrap(
-        text,
-        terminal.width,
-        initial_indent=start,
-        subsequent_indent=" " * len(start),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from functions.catalog import CustomResource
+from functions.cli.formats.lines import printable
 from functions.judge import Outcome, Verdict, worst
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _COMMANDS: Final = {
     "ServerError": "get --raw /apis",
     "Throttled": "get --raw /apis",
 }
-_NO_RIGHT: Final = re.compile(r"has no right to (?P<verb>\S+) (?P<what>\S+)")
+_NO_RIGHT: Final = re.compile(r"has no right to (?P<verb>\S+) (?P<what>\S+)(?: in namespace (?P<namespace>\S+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +92,25 @@ class Report:
         return tuple(dict.fromkeys(f"{self.kubectl} {each}" for each in found if each))
 
     def _command(self, finding: Finding) -> str:
-        right = _NO_RIGHT.search(finding.detail)
-        if right is not None:
-            return f"auth can-i {right['verb']} {right['what']}"
         requirement = finding.requirement
-        if finding.reason in {"Stale", "NotDiscovered"} and isinstance(requirement, CustomResource):
+        shown = see_for_yourself(finding.reason, finding.detail)
+        if not shown and finding.reason in {"Stale", "NotDiscovered"} and isinstance(requirement, CustomResource):
             return f"get apiservice {requirement.version}.{requirement.group}"
-        return _COMMANDS.get(finding.reason, "")
+        return shown
 
 
-def printable(text: str) -> str:
-    """One line in which nothing that a server or a kubeconfig says can steer a terminal, or spoil a document."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+def see_for_yourself(reason: str, detail: str) -> str:
+    """What to ask of kubectl to see the same trouble; empty where nothing shows it.
+
+    Args:
+        reason: Of the access error.
+        detail: What it says.
+    """
+    right = _NO_RIGHT.search(detail)
+    if right is None:
+        return _COMMANDS.get(reason, "")
+    namespace = f" -n {right['namespace']}" if right["namespace"] else ""
+    return f"auth can-i {right['verb']} {right['what']}{namespace}"
 
 
 def cleaned(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:

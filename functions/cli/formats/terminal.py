@@ -1,4 +1,4 @@
-"""What a stream can show: width, colour and marks; used by the text report and by the progress of `--wait`."""
+"""What a stream can show: width, colour and marks; used by every text for people and by the progress of `--wait`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,21 @@ from functions.judge import Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MARKS: Final = {Outcome.MET: "√", Outcome.MISSING: "×", Outcome.UNKNOWN: "?"}  # noqa: RUF001 - the mark of a miss
-ASCII_MARKS: Final = {Outcome.MET: "+", Outcome.MISSING: "x", Outcome.UNKNOWN: "?"}
-COLOURS: Final = {Outcome.MET: "green", Outcome.MISSING: "red", Outcome.UNKNOWN: "yellow"}
+WAITING: Final = "Waiting"
+"""Beside the outcomes: what is on its way."""
+MARKS: Final[Mapping[str, str]] = {
+    Outcome.MET: "√",
+    Outcome.MISSING: "×",  # noqa: RUF001 - the mark of a miss
+    Outcome.UNKNOWN: "?",
+    WAITING: "…",
+}
+ASCII_MARKS: Final[Mapping[str, str]] = {Outcome.MET: "+", Outcome.MISSING: "x", Outcome.UNKNOWN: "?", WAITING: "-"}
+COLOURS: Final[Mapping[str, str]] = {
+    Outcome.MET: "green",
+    Outcome.MISSING: "red",
+    Outcome.UNKNOWN: "yellow",
+    WAITING: "cyan",
+}
 WIDTH: Final = 80
 """Columns of text; a wider terminal does not make longer lines better to read."""
 HEIGHT: Final = 24
@@ -30,14 +42,14 @@ class Terminal:
         height: Lines.
         in_place: Whether what was written can be drawn over.
         colour: Whether it is to show colours.
-        marks: What stands for each outcome.
+        marks: What stands for each outcome, and for `WAITING`.
     """
 
     width: int = WIDTH
     height: int = HEIGHT
     in_place: bool = False
     colour: bool = False
-    marks: Mapping[Outcome, str]
+    marks: Mapping[str, str]
 
     @classmethod
     def of(cls, stream: TextIO) -> Terminal:
@@ -59,11 +71,11 @@ class Terminal:
             marks=marks,
         )
 
-    def mark(self, outcome: Outcome) -> str:
+    def mark(self, outcome: str) -> str:
         """The mark of an outcome, in its colour."""
         return self.paint(self.marks[outcome], outcome)
 
-    def paint(self, text: str, outcome: Outcome) -> str:
+    def paint(self, text: str, outcome: str) -> str:
         """Text in the colour of an outcome."""
         return click.style(text, fg=COLOURS[outcome]) if self.colour else text
 

@@ -12,7 +12,7 @@ from functions.judge import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from functions.cli.render.report import Report
+    from functions.cli.formats.report import Report
     from functions.judge import Verdict
 
 _COMMANDS: Final = {Outcome.MISSING: "error", Outcome.UNKNOWN: "warning"}

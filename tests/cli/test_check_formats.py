@@ -1,6 +1,6 @@
 """What `serving-stack check` prints, from hand-made verdicts: golden files, and what each format promises.
 
-`UPDATE_GOLDEN=1 pytest tests/cli/test_check_render.py` writes the golden files anew; read the difference then.
+`UPDATE_GOLDEN=1 pytest tests/cli/test_check_formats.py` writes the golden files anew; read the difference then.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import yaml
 
 from functions.access.errors import Unreachable
 from functions.catalog import Component, CustomResource, DeviceClass, Stack
-from functions.cli.render import DOCUMENTS, document
-from functions.cli.render.progress import Board, Lines, duration
-from functions.cli.render.report import Report, cleaned
-from functions.cli.render.terminal import ASCII_MARKS, MARKS, Terminal
-from functions.cli.render.text import as_text
+from functions.cli.formats import DOCUMENTS, document
+from functions.cli.formats.progress import Board, Lines, duration
+from functions.cli.formats.report import Report, cleaned
+from functions.cli.formats.terminal import ASCII_MARKS, MARKS, Terminal
+from functions.cli.formats.text import as_text
 from functions.judge import Finding, Outcome, Verdict, unknown
 
 if TYPE_CHECKING:

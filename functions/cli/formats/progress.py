@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 if TYPE_CHECKING:
-    from functions.cli.render.report import Report
-    from functions.cli.render.terminal import Terminal
+    from functions.cli.formats.report import Report
+    from functions.cli.formats.terminal import Terminal
     from functions.judge import Finding
 
 _CLEAR_BELOW: Final = "\r\033[J"
