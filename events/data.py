@@ -73,7 +73,7 @@ class CheckRequested(Data):
 
     Attributes:
         reason: Why, in one CamelCase word: Created, Changed, KubeconfigChanged, ClientCA, Tick, WatchStarted,
-            Provisioned, Object.
+            WatchLost, Provisioned, Object.
         kubeconfig: The Secret as it was seen; absent where it was not looked at.
     """
 
@@ -82,9 +82,17 @@ class CheckRequested(Data):
 
 
 class Deleting(Data):
-    """`ai.modelplane.cluster.deleting`: the InferenceCluster has a deletionTimestamp."""
+    """`ai.modelplane.cluster.deleting`: the InferenceCluster has a deletionTimestamp.
+
+    Attributes:
+        deletion_timestamp: Its metadata.deletionTimestamp.
+        tick: Whether nothing but time is the reason to say so once more.
+        kubeconfig: The Secret as it was seen; absent where it was not looked at.
+    """
 
     deletion_timestamp: str
+    tick: bool = False
+    kubeconfig: KubeconfigVersion | None = None
 
 
 class RequirementJudged(Data):

@@ -10,11 +10,12 @@ import asyncio
 import random
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from functions.access.client import METADATA
 from functions.access.diagnosis import not_kubernetes
 from functions.access.errors import Gone, NotFound, Unreachable
+from functions.watch.pauses import pause_after, rest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -26,8 +27,6 @@ Verb: TypeAlias = Literal["add", "update", "delete"]
 SILENCE: Final = 150.0
 """Seconds without a line after which a watch is given up; the server sends a bookmark each minute."""
 WATCH_SECONDS: Final = 300
-FIRST_PAUSE: Final = 0.1
-LONGEST_PAUSE: Final = 30.0
 LONGEST_NAME: Final = 253
 """Characters of an object's name; neither a namespace, a uid nor a resourceVersion has more."""
 _BRIEF: Final = 1.0  # a watch that ends sooner and said nothing is no sign of health
@@ -36,17 +35,19 @@ _VERBS: Final[Mapping[str, Verb]] = {"ADDED": "add", "MODIFIED": "update", "DELE
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What is watched: all objects of a kind, in one namespace or in the whole cluster.
+    """What is watched: all objects of a kind, in one namespace or in the whole cluster, or one object alone.
 
     Attributes:
         plural: The resource's real name in paths, which cannot be told from the kind.
         namespace: The only one that is looked at; empty for all objects, or a cluster-scoped kind.
+        name: Of the only object that is looked at; empty for all of them.
     """
 
     api_version: str
     kind: str
     plural: str
     namespace: str = ""
+    name: str = ""
 
     @property
     def path(self) -> str:
@@ -54,6 +55,11 @@ class Resource:
         root = "apis" if "/" in self.api_version else "api"
         within = f"/namespaces/{self.namespace}" if self.namespace else ""
         return f"/{root}/{self.api_version}{within}/{self.plural}"
+
+    @property
+    def selection(self) -> dict[str, str]:
+        """The query by which the API server leaves out what is not looked at."""
+        return {"fieldSelector": f"metadata.name={self.name}"} if self.name else {}
 
 
 class Key(NamedTuple):
@@ -74,10 +80,6 @@ class Version(NamedTuple):
     resource_version: str
     generation: int
     content: str
-
-    def same(self, other: Version | None) -> bool:
-        """Whether there is nothing to tell between the two."""
-        return other is not None and (self.uid, self.content) == (other.uid, other.content)
 
 
 def resource_version(metadata: Mapping[str, Any]) -> str:
@@ -106,7 +108,7 @@ class Observer(Protocol):
 
 
 class Reflector:
-    """Follows a resource until it is cancelled.
+    """Follows a resource until it is cancelled, or the resource goes where somebody says so.
 
     Attributes:
         resource: What is followed.
@@ -120,6 +122,8 @@ class Reflector:
         observer: Observer,
         *,
         content: Callable[[Mapping[str, Any]], str] = resource_version,
+        silent: Callable[[str, str], bool] = lambda _, __: False,
+        serves: Callable[[], Awaitable[bool]] | None = None,
         silence: float = SILENCE,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
@@ -131,6 +135,9 @@ class Reflector:
             connect: Gives the client before each list and watch; another client than before is listed anew.
             observer: Whom to tell.
             content: From an object's metadata, what has to differ for an update to be told.
+            silent: Whether an update from one content to another is not to be told all the same.
+            serves: Asked before each list and watch, so that nothing is sent to an API that is not served: where it
+                says no, or the server does, `run` ends. None to try again until the resource is served.
             silence: Seconds without a line after which a watch is given up.
             sleep: Waits that many seconds.
             jitter: A number from 0 to 1 that shortens a pause by up to a half.
@@ -140,6 +147,8 @@ class Reflector:
         self._connect = connect
         self._observer = observer
         self._content = content
+        self._silent = silent
+        self._serves = serves
         self._silence = silence
         self._sleep = sleep
         self._jitter = jitter
@@ -154,12 +163,18 @@ class Reflector:
         self._failures = 0
         self._woken.set()
 
-    async def run(self) -> NoReturn:
-        """Lists and watches for ever; whatever goes wrong in it ends with it."""
+    async def vanish(self) -> None:
+        """For whoever knows that the API is gone: tells of each object that it went."""
+        self._resource_version = ""
+        await self._differences({})
+
+    async def run(self) -> None:
+        """Lists and watches, for ever but for `serves`; whatever else goes wrong is told and tried again."""
         while True:
             self._woken.clear()
             try:
-                await self._attempt()
+                if not await self._attempt():
+                    return
             except Exception as trouble:  # noqa: BLE001 - a bug that one server brings out must not end other watches
                 self._resource_version = ""
                 self._failures = max(1, self._failures)
@@ -167,9 +182,15 @@ class Reflector:
             if self._failures:
                 await self._pause()
 
-    async def _attempt(self) -> None:
-        """One watch, after a list where one is needed; counts as a failure unless the watch shows a sign of life."""
+    async def _attempt(self) -> bool:
+        """One watch, after a list where one is needed; counts as a failure unless the watch shows a sign of life.
+
+        Returns:
+            Whether there is to be another one.
+        """
         self._failures += 1
+        if self._serves is not None and not await self._serves():
+            return False
         client = await self._connect()
         try:
             if client is not self._client or not self._resource_version:
@@ -178,10 +199,12 @@ class Reflector:
         except Gone:
             self._resource_version = ""
         except NotFound:
-            await self._vanish()
+            await self._missing()
+            return self._serves is None
+        return True
 
     async def _list(self, client: Client) -> None:
-        document = await client.list_metadata(self.resource.path)
+        document = await client.list_metadata(self.resource.path, self.resource.selection)
         try:
             found = dict(self._state(each) for each in document["items"] or ())
             version = _text(document["metadata"]["resourceVersion"])
@@ -191,10 +214,9 @@ class Reflector:
         await self._observer.established(version)
         self._client, self._resource_version, self._served = client, version, True
 
-    async def _vanish(self) -> None:
+    async def _missing(self) -> None:
         """The API is not served, so that no object of it is left either."""
-        self._resource_version = ""
-        await self._differences({})
+        await self.vanish()
         if self._served:
             self._served = False
             self._observer.absent()
@@ -209,14 +231,18 @@ class Reflector:
             former = before.get(key)
             if former is None or former.uid != version.uid:
                 await self._observer.changed("add", key, version)
-            elif not version.same(former):
+            elif not self._is_silent(former, version):
                 await self._observer.changed("update", key, version)
         self.known = found
 
     async def _watch(self, client: Client) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        params = {"resourceVersion": self._resource_version, "allowWatchBookmarks": "true"}
+        params = {
+            "resourceVersion": self._resource_version,
+            "allowWatchBookmarks": "true",
+            **self.resource.selection,
+        }
         stream = client.watch(self.resource.path, params=params, accept=METADATA, timeout_seconds=WATCH_SECONDS)
         async with aclosing(stream):
             while (event := await self._next(stream, client)) is not None:
@@ -259,13 +285,19 @@ class Reflector:
         except (AttributeError, KeyError, TypeError, ValueError):
             raise self._strange(client, "a change of an object") from None
         known = self.known if self.known is not None else {}
-        if verb != "update" or not version.same(known.get(key)):
+        if verb != "update" or not self._is_silent(known.get(key), version):
             await self._observer.changed(verb, key, version)
         if verb == "delete":
             known.pop(key, None)
         else:
             known[key] = version
         self._resource_version = version.resource_version
+
+    def _is_silent(self, former: Version | None, version: Version) -> bool:
+        """Whether there is nothing to tell of what happened to an object between the two."""
+        if former is None or former.uid != version.uid:
+            return False
+        return former.content == version.content or self._silent(former.content, version.content)
 
     def _state(self, found: Mapping[str, Any]) -> tuple[Key, Version]:
         metadata = found["metadata"]
@@ -279,13 +311,8 @@ class Reflector:
         return not_kubernetes(client.server, f"what came for {self.resource.path} is not {expected}")
 
     async def _pause(self) -> None:
-        seconds = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 16)) * (1 - self._jitter() / 2)
-        waits = {asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._woken.wait())}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+        seconds = pause_after(self._failures) * (1 - self._jitter() / 2)
+        await rest(seconds, self._woken, sleep=self._sleep)
 
 
 def _text(value: Any) -> str:

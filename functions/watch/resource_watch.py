@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from events.publisher import NotAccepted
 from functions.access.errors import AccessError
@@ -29,18 +29,24 @@ class Announcer:
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-        self._troubles: dict[str, str] = {}
+        self._troubles: dict[Resource, str] = {}
         self._bugs: set[str] = set()
 
-    def trouble(self, resource: Resource, text: str) -> None:
-        """The resource cannot be watched now."""
+    def failed(self, resource: Resource, error: Exception) -> None:
+        """The resource cannot be watched now, or something here goes wrong with it."""
+        if isinstance(error, AccessError | NotAccepted):
+            self._trouble(resource, str(error))
+        else:
+            self._bug(resource, error)
+
+    def _trouble(self, resource: Resource, text: str) -> None:
         known = self._troubles.values()
         if text not in known:
             self._say(logging.WARNING, "cannot watch, trying again", detail=text)
-        self._troubles[resource.plural] = text
+        self._troubles[resource] = text
 
-    def bug(self, resource: Resource, error: Exception) -> None:
-        """Something here goes wrong with the resource; the stack is worth saying once."""
+    def _bug(self, resource: Resource, error: Exception) -> None:
+        """The stack is worth saying once."""
         kind = type(error).__name__
         if kind not in self._bugs:
             self._bugs.add(kind)
@@ -51,12 +57,16 @@ class Announcer:
         """The resource is not served; worth a warning where there is something to do about it."""
         level = logging.WARNING if hint else logging.INFO
         self._say(level, f"{resource.kind} is not served yet, waiting for it", **({"detail": hint} if hint else {}))
-        self._troubles[resource.plural] = "not served"
+        self._troubles[resource] = "not served"
 
     def fine(self, resource: Resource) -> None:
         """The resource is watched; said once that holds for all of them again."""
-        if self._troubles.pop(resource.plural, None) is not None and not self._troubles:
+        if self._troubles.pop(resource, None) is not None and not self._troubles:
             self._say(logging.INFO, "watching again")
+
+    def forget(self, resource: Resource) -> None:
+        """The resource is not to be watched any more."""
+        self._troubles.pop(resource, None)
 
     def _say(self, level: int, message: str, **fields: str) -> None:
         _log.log(level, message, extra={"cluster": self._cluster, **fields})
@@ -80,7 +90,10 @@ class ResourceWatch:
         cluster: str | None = None,
         on_change: Callable[[Verb, Key, Version], Awaitable[None]] | None = None,
         on_list: Callable[[str], Awaitable[None]] | None = None,
+        on_trouble: Callable[[Exception | None], None] | None = None,
         content: Callable[[Mapping[str, Any]], str] = resource_version,
+        silent: Callable[[str, str], bool] = lambda _, __: False,
+        serves: Callable[[], Awaitable[bool]] | None = None,
         hint: str = "",
     ) -> None:
         """Keep the settings; nothing happens before `run`.
@@ -94,10 +107,15 @@ class ResourceWatch:
             cluster: The InferenceCluster whose target this is; None for the hub.
             on_change: Called after the event of each change.
             on_list: Called with the resourceVersion of each list.
+            on_trouble: Called each time that the resource cannot be followed; with None where it is not served.
             content: See `Reflector`.
+            silent: See `Reflector`.
+            serves: See `Reflector`.
             hint: What to do where the resource is not served.
         """
-        self.reflector = Reflector(resource, self._client, self, content=content, sleep=clock.sleep)
+        self.reflector = Reflector(
+            resource, self._client, self, content=content, silent=silent, serves=serves, sleep=clock.sleep
+        )
         self._resource = resource
         self._connect = connect
         self._publish = publish
@@ -105,12 +123,13 @@ class ResourceWatch:
         self._cluster = cluster
         self._on_change = on_change
         self._on_list = on_list
+        self._on_trouble = on_trouble
         self._hint = hint
         self._server = ""
         self._announcer = announcer
 
-    async def run(self) -> NoReturn:
-        """Follows until it is cancelled."""
+    async def run(self) -> None:
+        """Follows until it is cancelled, or ends as `Reflector.run` does."""
         await self.reflector.run()
 
     async def changed(self, verb: Verb, key: Key, version: Version) -> None:
@@ -131,13 +150,14 @@ class ResourceWatch:
     def absent(self) -> None:
         """Says so."""
         self._announcer.absent(self._resource, self._hint)
+        if self._on_trouble is not None:
+            self._on_trouble(None)
 
     def troubled(self, trouble: Exception) -> None:
         """Says so."""
-        if isinstance(trouble, AccessError | NotAccepted):
-            self._announcer.trouble(self._resource, str(trouble))
-        else:
-            self._announcer.bug(self._resource, trouble)
+        self._announcer.failed(self._resource, trouble)
+        if self._on_trouble is not None:
+            self._on_trouble(trouble)
 
     async def _client(self) -> Client:
         client = await self._connect()

@@ -8,21 +8,17 @@ out: an InferenceCluster on which nothing happened but our own writing of its co
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from typing import TYPE_CHECKING, Any, Final, NoReturn
-
-import orjson
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from functions.access.targets import ABSENT, SecretVersion
 from functions.clusters import API_VERSION, SYSTEM_NAMESPACE
-from functions.hub import FIELD_MANAGER
-from functions.watch.reflector import Key, Resource, resource_version
+from functions.watch import own_writes
+from functions.watch.checks import WATCH_STARTED
+from functions.watch.reflector import Key, Resource
 from functions.watch.resource_watch import Announcer, ResourceWatch
 from functions.watch.target import CRDS, TargetWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from functions.access.client import Client
     from functions.clusters import InferenceCluster
     from functions.watch.reflector import Verb, Version
@@ -71,7 +67,8 @@ class WatchSource:
             announcer=announcer,
             on_change=self._cluster_changed,
             on_list=self._clusters_listed,
-            content=_without_our_writes,
+            content=own_writes.content,
+            silent=own_writes.only_ours,
             hint=_INSTALL,
         )
         self._gateways = ResourceWatch(INFERENCE_GATEWAYS, self._hub, publish, clock=clock, announcer=announcer)
@@ -123,17 +120,16 @@ class WatchSource:
             await self._forget(name)
         for each in clusters:
             await self._follow(each)
-        watches = [watch for watch, _ in self._targets.values() if watch.found.deletion_timestamp is None]
-        await self._publish([each.check("hub", version) for each in watches])
+        await self._publish([watch.look(WATCH_STARTED, "hub", version) for watch, _ in self._targets.values()])
 
     async def _follow(self, found: InferenceCluster) -> None:
         self._read[found.name] = (found.uid, found.generation)
         watch, _ = self._targets.get(found.name, (None, None))
-        if not found.provided:
-            await self._drop(found.name)
-        elif watch is not None:
+        if watch is not None and found.concerns_us and found.stack is watch.found.stack:
             watch.update(found)
-        else:
+            return
+        await self._drop(found.name)
+        if found.concerns_us:
             watch = TargetWatch(found, self._world, self._publish, self._version)
             self._targets[found.name] = watch, self._group.create_task(watch.run())
 
@@ -156,17 +152,3 @@ class WatchSource:
 
 def _secret_version(version: Version) -> SecretVersion:
     return SecretVersion(version.uid, version.resource_version)
-
-
-def _without_our_writes(metadata: Mapping[str, Any]) -> str:
-    """All that the metadata says, but for when we wrote the conditions.
-
-    Each judgement that turns comes back as an update of the InferenceCluster, which would cost as much again. An update
-    by somebody else shows in `managedFields`: as an entry of theirs, or as fields that ours has lost.
-    """
-    fields = metadata.get("managedFields") or ()
-    others = [each if each.get("manager") != FIELD_MANAGER else {**each, "time": ""} for each in fields]
-    if FIELD_MANAGER not in {each.get("manager") for each in fields}:
-        return resource_version(metadata)
-    said = {**metadata, "resourceVersion": "", "managedFields": others}
-    return hashlib.sha256(orjson.dumps(said)).hexdigest()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from aiohttp import web
 
+from events.publisher import NotAccepted
 from functions.access.client import Client
 from functions.access.connection import Connection
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from events.event import Event
+    from functions.watch.reflector import Key, Verb, Version
 
 WITHIN = 30.0
 
@@ -31,6 +33,7 @@ class ScriptedApi:
         lists: Answers to lists: a status, or the text of the body.
         watches: Answers to watches: the lines, after which the stream ends, or None to stay silent.
         asked: `list`, or `watch` with the resourceVersion that it starts from.
+        selected: The field selectors that were asked with.
         watched: Set once a watch was begun.
     """
 
@@ -38,10 +41,12 @@ class ScriptedApi:
     watches: deque[Sequence[dict[str, Any] | None]] = field(default_factory=deque)
     asked: list[str] = field(default_factory=list)
     accepted: set[str] = field(default_factory=set)
+    selected: list[str] = field(default_factory=list)
     watched: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.accepted.add(request.headers["Accept"])
+        self.selected.append(request.query.get("fieldSelector", ""))
         if "watch" in request.query:
             self.asked.append(f"watch {request.query['resourceVersion']}")
             return await self._watch(request)
@@ -92,20 +97,81 @@ def listed(version: int, *items: dict[str, Any]) -> str:
     return json.dumps({"metadata": {"resourceVersion": str(version)}, "items": list(items) or None})
 
 
+def change(kind: str, name: str, version: int, uid: str = "") -> dict[str, object]:
+    return {"type": kind, "object": metadata(name, version, uid)}
+
+
+EXPIRED = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+
+
+@dataclass(slots=True)
+class Told:
+    """What a reflector tells; `refuse` makes it refuse so many changes."""
+
+    refuse: int = 0
+    lines: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    async def changed(self, verb: Verb, key: Key, version: Version) -> None:
+        if self.refuse:
+            self.refuse -= 1
+            raise NotAccepted("no room")
+        self.lines.put_nowait(f"{verb} {key.namespace}/{key.name} {version.uid}")
+
+    async def established(self, version: str) -> None:
+        self.lines.put_nowait(f"established {version}")
+
+    def absent(self) -> None:
+        self.lines.put_nowait("absent")
+
+    def troubled(self, trouble: Exception) -> None:
+        self.lines.put_nowait(f"trouble {type(trouble).__name__}: {trouble}")
+
+    async def are(self, *expected: str) -> None:
+        async with asyncio.timeout(WITHIN):
+            assert [await self.lines.get() for _ in expected] == list(expected)
+
+    async def starts_with(self, expected: str) -> str:
+        async with asyncio.timeout(WITHIN):
+            line = await self.lines.get()
+        assert line.startswith(expected), line
+        return line
+
+
+@dataclass(slots=True)
+class Naps:
+    """Sleeps that end at once, until `awake` of them were taken; then they last."""
+
+    awake: int = 1000
+    taken: list[float] = field(default_factory=list)
+    tired: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def sleep(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        if len(self.taken) > self.awake:
+            self.tired.set()
+            await asyncio.Event().wait()
+
+
 @dataclass(slots=True)
 class Collected:
     """The events that a source sent; each may be waited for once.
 
     Attributes:
         complete: Whether everything that the source should watch was listed.
+        failures: How often the target was tried in vain since it answered last.
     """
 
     events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
     complete: Callable[[], bool] = lambda: True
+    failures: Callable[[], int] = lambda: 0
 
     async def publish(self, events: Sequence[Event]) -> None:
         for each in events:
             self.events.put_nowait(each)
+
+    def forget(self) -> list[Event]:
+        """The events up to now, which are passed over."""
+        return [self.events.get_nowait() for _ in range(self.events.qsize())]
 
     async def next(self, wanted: Callable[[Event], bool]) -> Event:
         """The next event that is as wanted; those before it are passed over."""
@@ -124,10 +190,14 @@ class Collected:
 
     async def until(self, wanted: Callable[[Event], bool]) -> list[Event]:
         """The events before the next one that is as wanted."""
+        return (await self.through(wanted))[:-1]
+
+    async def through(self, wanted: Callable[[Event], bool]) -> list[Event]:
+        """The events up to the next one that is as wanted."""
         passed: list[Event] = []
         async with asyncio.timeout(WITHIN):
-            while not wanted(event := await self.events.get()):
-                passed.append(event)
+            while not passed or not wanted(passed[-1]):
+                passed.append(await self.events.get())
             return passed
 
 

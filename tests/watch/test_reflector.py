@@ -5,71 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
-from events.publisher import NotAccepted
 from functions.access.client import METADATA, METADATA_LIST
 from functions.watch.reflector import Reflector, Resource
-from tests.watch.fakes import WITHIN, ScriptedApi, listed, metadata, serving
+from tests.watch.fakes import EXPIRED, WITHIN, Naps, ScriptedApi, Told, change, listed, metadata, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from functions.access.client import Client
-    from functions.watch.reflector import Key, Verb, Version
 
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
-
-
-@dataclass(slots=True)
-class Told:
-    """What a reflector tells; `refuse` makes it refuse so many changes."""
-
-    refuse: int = 0
-    lines: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
-
-    async def changed(self, verb: Verb, key: Key, version: Version) -> None:
-        if self.refuse:
-            self.refuse -= 1
-            raise NotAccepted("no room")
-        self.lines.put_nowait(f"{verb} {key.namespace}/{key.name} {version.uid}")
-
-    async def established(self, version: str) -> None:
-        self.lines.put_nowait(f"established {version}")
-
-    def absent(self) -> None:
-        self.lines.put_nowait("absent")
-
-    def troubled(self, trouble: Exception) -> None:
-        self.lines.put_nowait(f"trouble {type(trouble).__name__}: {trouble}")
-
-    async def are(self, *expected: str) -> None:
-        async with asyncio.timeout(WITHIN):
-            assert [await self.lines.get() for _ in expected] == list(expected)
-
-    async def starts_with(self, expected: str) -> str:
-        async with asyncio.timeout(WITHIN):
-            line = await self.lines.get()
-        assert line.startswith(expected), line
-        return line
-
-
-@dataclass(slots=True)
-class Naps:
-    """Sleeps that end at once, until `awake` of them were taken; then they last."""
-
-    awake: int = 1000
-    taken: list[float] = field(default_factory=list)
-    tired: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def sleep(self, seconds: float) -> None:
-        self.taken.append(seconds)
-        if len(self.taken) > self.awake:
-            self.tired.set()
-            await asyncio.Event().wait()
 
 
 @asynccontextmanager
@@ -95,13 +44,6 @@ async def following(
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-def change(kind: str, name: str, version: int, uid: str = "") -> dict[str, object]:
-    return {"type": kind, "object": metadata(name, version, uid)}
-
-
-EXPIRED = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
 
 
 async def test_the_first_list_tells_no_object_and_the_watch_each_change() -> None:
