@@ -10,6 +10,7 @@ import asyncio
 import base64
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from functions.access.client import MERGE_PATCH
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from functions.access.client import Client
+    from functions.access.discovery import Discovery
     from functions.compose.kinds import Kind
 
 ADDRESS: Final = "203.0.113.10"
@@ -44,6 +46,8 @@ class Controllers:
         self._client = client
         self._hold = hold
         self._discovery = DiscoveryReader(client)
+        self._looking = asyncio.Lock()
+        self._looked: tuple[float, Discovery] | None = None
         self._authority = Authority.new().certificate.decode()
         play: dict[Kind, Callable[[dict[str, Any]], Awaitable[None]]] = {
             kinds.GATEWAY_CLASS: self._gateway_class,
@@ -68,17 +72,24 @@ class Controllers:
     async def _follow(self, kind: Kind, play: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         while True:
             with suppress(AccessError):
-                if await self._is_served(kind):
+                if kind.built_in or "watch" in (await self._look()).verbs(kind.group, kind.version, kind.plural):
                     async with aclosing(self._client.watch(kind.path())) as events:
                         async for event in events:
-                            if event["type"] in {"ADDED", "MODIFIED"}:
-                                with suppress(NotFound, Conflict):
+                            # A spec that it can make nothing of is left alone, as by a real one.
+                            with suppress(NotFound, Conflict, LookupError):
+                                if event["type"] in {"ADDED", "MODIFIED"}:
                                     await play(event["object"])
+                                elif event["type"] == "DELETED" and kind == kinds.BUNDLE:
+                                    await self._collect(event["object"])
             await asyncio.sleep(_POLL)
 
-    async def _is_served(self, kind: Kind) -> bool:
-        discovery = await self._discovery.read((kind.group,))
-        return kind.built_in or "watch" in discovery.verbs(kind.group, kind.version, kind.plural)
+    async def _look(self) -> Discovery:
+        """What is served, looked at once for all kinds that wait for their API."""
+        async with self._looking:
+            now = monotonic()
+            if self._looked is None or now - self._looked[0] > _POLL / 2:
+                self._looked = now, await self._discovery.read({each.group for each in self._play})
+            return self._looked[1]
 
     async def _gateway_class(self, found: dict[str, Any]) -> None:
         if "deletionTimestamp" in found["metadata"]:
@@ -140,6 +151,12 @@ class Controllers:
         path = kinds.CONFIG_MAP.path(metadata["name"], namespace)
         await self._client.apply(path, config_map, manager="trust-manager")
         await self._status(kinds.BUNDLE, found, {"conditions": [_condition(found, "Synced")]})
+
+    async def _collect(self, bundle: dict[str, Any]) -> None:
+        """Deletes what was made of a Bundle; the garbage collector hears of a new kind half a minute later only."""
+        selector = bundle["spec"]["target"]["namespaceSelector"]["matchLabels"]
+        path = kinds.CONFIG_MAP.path(bundle["metadata"]["name"], selector["kubernetes.io/metadata.name"])
+        await self._client.delete(path)
 
     async def _policy(self, found: dict[str, Any]) -> None:
         target = found["spec"]["targetRefs"][0]
