@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format generate lock bench clean
+.PHONY: help setup demo test soak check format generate lock bench clean
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,\
   $(shell command -v $(p) >/dev/null 2>&1 && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
@@ -30,6 +30,12 @@ demo: $(READY) ## the main job, shown on an embedded control plane
 test: $(READY) ## every test, with branch coverage
 	$(BIN)/serving-stack local build
 	$(BIN)/pytest --cov --cov-report=term
+
+SOAK_MINUTES ?= 15
+
+soak: $(READY) ## random lives of a cluster, for SOAK_MINUTES (15)
+	$(BIN)/serving-stack local build
+	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/pytest -s -k many_lives tests/compose/test_machine.py
 
 check: $(READY) ## formatting, lint, types, layers, generated files
 	$(BIN)/ruff format --check .

@@ -172,7 +172,8 @@ class Hub:
         Raises:
             AccessError: The hub does not take it.
         """
-        name = f"{cluster.name[:_LONGEST_EVENT_STEM]}.{event_id(cluster.uid, cluster.resource_version, teller)}"
+        digest = event_id(cluster.uid, cluster.resource_version, teller, reason)
+        name = f"{cluster.name[:_LONGEST_EVENT_STEM]}.{digest}"
         moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
             "apiVersion": "v1",

@@ -20,6 +20,7 @@ class _History:
     wanted: str
     times: deque[datetime] = field(default_factory=lambda: deque(maxlen=AT_MOST))
     fruitless: str = ""
+    harmless: bool = False
 
 
 class Repairs:
@@ -40,14 +41,18 @@ class Repairs:
         history = self._histories.get(uid)
         return history is not None and (history.wanted, history.fruitless) == (wanted, state)
 
-    def note(self, uid: str, wanted: str, now: datetime, fruitless: str = "") -> None:
-        """Notes that it was made what it should be, or that this changed nothing of the state `fruitless`."""
+    def was_harmless(self, uid: str, wanted: str, state: str) -> bool:
+        """Whether that state turned out to be what the API server itself makes of what should be."""
+        return self.was_fruitless(uid, wanted, state) and self._histories[uid].harmless
+
+    def note(self, uid: str, wanted: str, now: datetime, fruitless: str = "", *, harmless: bool = False) -> None:
+        """Notes that it was made what it should be, or that this left it in the state `fruitless`."""
         history = self._histories.get(uid)
         if history is None or history.wanted != wanted:
             self._forget(now)
             history = self._histories[uid] = _History(wanted)
         history.times.append(now)
-        history.fruitless = fruitless
+        history.fruitless, history.harmless = fruitless, harmless
 
     def _forget(self, now: datetime) -> None:
         old = [uid for uid, each in self._histories.items() if (now - each.times[-1]).total_seconds() > _KEPT]

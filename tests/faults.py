@@ -101,7 +101,7 @@ async def faulty(control_plane: ControlPlane) -> AsyncIterator[Faulty]:
             async def real() -> web.Response:
                 headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
                 url = f"{control_plane.server}{request.path_qs}"
-                async with session.request(request.method, url, headers=headers, data=body) as found:
+                async with session.request(request.method, url, headers=headers, data=body or None) as found:
                     kept = {name: value for name, value in found.headers.items() if name.lower() not in _HOP_BY_HOP}
                     return web.Response(status=found.status, headers=kept, body=await found.read())
 
