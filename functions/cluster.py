@@ -150,6 +150,7 @@ _BY_KIND: Final = {
 def _wakes() -> tuple[Wake, ...]:
     requirements = [one for each in COMPONENTS for one in each.requirements]
     crds = [each.name for each in requirements if isinstance(each, CustomResource)]
+    crds += [name for each in COMPOSITIONS for name in each.definitions]
     classes = [each.name for each in requirements if not isinstance(each, CustomResource)]
     names: dict[tuple[tuple[str, str], ...], list[str]] = {
         (("kind", "CustomResourceDefinition"),): crds,

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 API: Final = "/apis/modelplane.ai/v1alpha1"
 API_VERSION: Final = "modelplane.ai/v1alpha1"
-OUR_FINALIZERS: Final = "modelplane.ai/"
+OUR_FINALIZERS: Final = frozenset({"modelplane.ai/gateway", "modelplane.ai/queues", "modelplane.ai/modelexpress"})
+"""By which the sets of composed objects hold an InferenceCluster until they are gone."""
 ORPHAN: Final = "modelplane.ai/orphan"
 """Annotation on an InferenceCluster: when it is deleted, what was composed for it is left where it is."""
 SYSTEM_NAMESPACE: Final = "modelplane-system"
@@ -89,7 +90,7 @@ class InferenceCluster:
     @property
     def concerns_us(self) -> bool:
         """Whether there is anything to do for it: it is Provided, or is being deleted and somebody of ours holds it."""
-        held = any(each.startswith(OUR_FINALIZERS) for each in self.finalizers)
+        held = not OUR_FINALIZERS.isdisjoint(self.finalizers)
         return self.provided or (self.deletion_timestamp is not None and held)
 
     @property

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CLUSTERS: Final = f"{API}/inferenceclusters"
 GATEWAYS: Final = f"{API}/inferencegateways"
+_DEFINITION: Final = f"inferenceclusters.{API_VERSION.partition('/')[0]}"
 FIELD_MANAGER: Final = "modelplane-requirements"
 _EVENTS_OF_CLUSTER_SCOPED: Final = "default"
 """Namespace that Kubernetes asks for of an Event about a cluster-scoped object."""
@@ -49,7 +50,9 @@ class Hub:
         """
         try:
             found = InferenceCluster.from_object(await self.client.get(f"{CLUSTERS}/{name}"))
-        except NotFound:
+        except NotFound as absent:
+            if not absent.kind_known and not await self._lacks(_DEFINITION):
+                raise
             self.known.pop(name, None)
             return None
         self.known[name] = found
@@ -64,6 +67,8 @@ class Hub:
         try:
             return [InferenceCluster.from_object(each) async for each in self.client.pages(CLUSTERS)]
         except NotFound:
+            if not await self._lacks(_DEFINITION):
+                raise
             return []
 
     async def kubeconfig_versions(self) -> dict[str, SecretVersion]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from functions import cluster
-from functions.compose import gateway, modelexpress, queues
+from functions.compose.function import composing
+from functions.compose.sets import COMPOSITIONS
 from functions.probes import (
     ai_gateway,
     ai_gateway_crds,
@@ -44,8 +45,10 @@ PROBES: Final = (
     kai_scheduler,
 )
 
-SETS: Final = (gateway, queues, modelexpress)
-
 FUNCTIONS: Final[Mapping[str, Function]] = {
-    each.FUNCTION.name: each.FUNCTION for each in (cluster, sweep, *PROBES, *SETS)
+    each.name: each
+    for each in (
+        *(each.FUNCTION for each in (cluster, sweep, *PROBES)),
+        *(composing(each) for each in COMPOSITIONS),
+    )
 }

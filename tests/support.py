@@ -18,6 +18,7 @@ from functions.access.targets import Targets
 from functions.catalog import COMPONENTS, CustomResource
 from functions.deploy_files import deploy_directory
 from functions.hub import Hub
+from functions.local import substrate
 from functions.world import Clock, World
 
 if TYPE_CHECKING:
@@ -65,6 +66,16 @@ async def open_world(hub: Path, clock: Clock | None = None, *, patience: float =
         return Client(connection, timeout=patience, sleep=_at_once)
 
     return World(Hub(client), Targets(client, connect=connect), clock or Clock())
+
+
+async def install(client: Client, *components: str) -> None:
+    """Installs the real CRDs of components; a megabyte of schema may take a busy server longer than a usual request."""
+    patient = Client(client.connection, timeout=60)
+    try:
+        for each in components:
+            await substrate.add(patient, each)
+    finally:
+        await patient.close()
 
 
 async def _at_once(_: float) -> None:

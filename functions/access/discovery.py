@@ -29,10 +29,12 @@ class Discovery:
         groups: Versions of each group, the preferred one first, each with `version`, `freshness` and its `resources`
             of `resource`, `verbs` and whether they are `namespaced`.
         etag: Names this answer to the server; empty where the server gives none.
+        complete: Whether every group is in it, rather than those that were asked for.
     """
 
     groups: Mapping[str, list[dict[str, Any]]]
     etag: str = ""
+    complete: bool = True
 
     def verbs(self, group: str, version: str, plural: str) -> frozenset[str]:
         """The verbs of a resource in a version; empty where it is not served."""
@@ -108,7 +110,7 @@ class DiscoveryReader:
             return self._last
         if document.get("kind") != "APIGroupList":
             raise not_kubernetes(self._client.server, "/apis lists no groups")
-        return Discovery(await self._one_by_one(document, frozenset(groups)))
+        return Discovery(await self._one_by_one(document, frozenset(groups)), complete=False)
 
     async def _one_by_one(self, document: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
         """The same from the group documents of a server that does not aggregate them."""

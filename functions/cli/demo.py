@@ -7,7 +7,7 @@ import click
 
 @click.command()
 def demo() -> int:
-    """Show requirements turning and objects following, on a real Kubernetes API server that ends with it.
+    """Show conditions and objects following what is installed, on a real API server that ends with it.
 
     The substrate is installed component by component, and a part of it removed again; each time the condition on the
     InferenceCluster follows, and Modelplane's own objects are applied as their APIs come. A client CA lets the Gateway

@@ -85,6 +85,8 @@ class Applier:
         trouble = self._look.troubles.get(step.key)
         if trouble is not None:
             return unknown(step, trouble)
+        if step.client_ca and self._inputs.client_cas.trouble is not None:
+            return unknown(step, self._inputs.client_cas.trouble, whose="hub: ")
         found = self._look.found.get(step.key)
         if step.manifest is None:
             return self._observed(step, found)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from cryptography.x509 import Certificate
 
+    from functions.access.errors import AccessError
+
 
 @dataclass(frozen=True, slots=True)
 class ClientCAs:
@@ -21,11 +23,13 @@ class ClientCAs:
         bundle: Their certificates as PEM, each once, by the names of their gateways; empty where there is none.
         left_out: What was published and is of no use, with the reason.
         missing: Why there is none, for people; empty where there is one.
+        trouble: Why it cannot be told whether there is one; None where it can.
     """
 
     bundle: str = ""
     left_out: tuple[str, ...] = ()
     missing: str = ""
+    trouble: AccessError | None = None
 
 
 _CERTIFICATE: Final = re.compile(r"-----BEGIN (X509 |)CERTIFICATE-----[^-]*(?:-----END \1CERTIFICATE-----)?")

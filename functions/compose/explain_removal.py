@@ -38,7 +38,7 @@ async def explain_removal(world: World, cluster: InferenceCluster, composition: 
     if cluster.orphans:
         said = f"whatever is there of it is left behind, as annotation {ORPHAN} says"
         return [_kept(each, said) for each in reversed(composition.steps) if each.manifest is not None]
-    look = await look_at_target(world, composition, cluster)
+    look = await look_at_target(world, composition, cluster, leftovers=True)
     if composition.finalizer not in cluster.finalizers:
         return [_left(look, each, cluster.uid) for each in reversed(composition.steps)]
     return await _removed(look, composition.steps, cluster.uid, world.clock.now())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from events import types
 from events.codec import read
 from functions.access.targets import SecretVersion
+from functions.compose import kinds
 from functions.compose.passes import Ask
 from functions.compose.reconcile import reconcile
 from functions.compose.states import Reason
@@ -85,6 +86,8 @@ def _wakes(composition: Composition) -> tuple[Wake, ...]:
     """A component of a gate is there, somebody wants a look, or one of its objects changed."""
     needed = dict.fromkeys(key for step in composition.steps for key in step.needs)
     names: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    if composition.definitions:
+        names[("kind", kinds.DEFINITION.name),] = list(composition.definitions)
     for step in composition.steps:
         if step.is_watched:
             names.setdefault(step.kind.attributes, []).append(step.name)

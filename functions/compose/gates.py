@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from functions.catalog import component
-from functions.compose.ownership import is_ours
+from functions.compose.ownership import is_handed_over, is_ours
 from functions.compose.states import Reason, State, unserved
 from functions.conditions import Status
 
@@ -50,6 +50,9 @@ class Gates:
             return State(step=step, reason=Reason.WAITING_FOR_REQUIREMENTS, waits_for=names, since=since)
         if step.client_ca and not self._inputs.client_cas.bundle:
             return self.withheld(step)
+        foreign = self._foreign_beside(step)
+        if foreign is not None:
+            return State(step=step, reason=Reason.WAITING_FOR_OBJECT, waits_for=str(foreign), detail="it is not ours")
         if not all(self._look.serves(step.kind, verb) for verb in ("get", "create", "patch")):
             return unserved(step)
         return self.rests_on(step, step.after, step.awaits)
@@ -61,6 +64,16 @@ class Gates:
         if not others:
             return None
         return State(step=step, reason=Reason.WAITING_FOR_OBJECT, waits_for=str(others[0].step), since=others[0].since)
+
+    def _foreign_beside(self, step: Step) -> Step | None:
+        """The object of somebody else that this one would change the callers of; None where there is none."""
+        for other in self._composition.steps:
+            found = self._look.found.get(other.key)
+            if found is None or not other.guarded or step.key not in other.after:
+                continue
+            if not is_ours(found, self._inputs.uid) and not is_handed_over(found):
+                return other
+        return None
 
     def _unmet(self, step: Step) -> Iterator[tuple[str, Condition | None]]:
         for key in step.needs:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from functions.catalog import Stack
 from functions.compose import kinds
-from functions.compose.function import composing
-from functions.compose.leftovers import foreign_gateways, foreign_in_namespace
+from functions.compose.leftovers import foreign_class, foreign_gateway, foreign_gateways, foreign_in_namespace
 from functions.compose.readiness import CA_KEY, accepted_by_an_ancestor, condition, has_address, holds_a_ca
 from functions.compose.step import Composition, Step
 
@@ -111,7 +110,9 @@ def _client_cas(inputs: Inputs) -> Manifest:
 def _client_auth(_: Inputs) -> Manifest:
     target = {"group": kinds.GATEWAY.group, "kind": kinds.GATEWAY.name, "name": GATEWAY, "sectionName": "https"}
     authorities = [{"kind": kinds.CONFIG_MAP.name, "group": "", "name": CLIENT_CAS}]
-    return {"spec": {"targetRefs": [target], "tls": {"clientValidation": {"caCertificateRefs": authorities}}}}
+    # Said though it is the default: what nobody applied, an admission webhook may add without anybody owning it.
+    validation = {"optional": False, "caCertificateRefs": authorities}
+    return {"spec": {"targetRefs": [target], "tls": {"clientValidation": validation}}}
 
 
 def _gateway(inputs: Inputs) -> Manifest:
@@ -139,7 +140,13 @@ COMPOSITION: Final = Composition(
     stacks=frozenset(Stack),
     steps=(
         Step(kind=kinds.NAMESPACE, name=NAMESPACE, manifest=_namespace, shared=True, keep=foreign_in_namespace),
-        _proxy(kind=kinds.ENVOY_PROXY, name=GATEWAY, manifest=_envoy_proxy, after=(_key("Namespace", NAMESPACE),)),
+        _proxy(
+            kind=kinds.ENVOY_PROXY,
+            name=GATEWAY,
+            manifest=_envoy_proxy,
+            after=(_key("Namespace", NAMESPACE),),
+            keep=foreign_class,
+        ),
         Step(
             kind=kinds.GATEWAY_CLASS,
             name=CLASS,
@@ -182,6 +189,7 @@ COMPOSITION: Final = Composition(
             manifest=_client_cas,
             client_ca=True,
             after=(_key("Namespace", NAMESPACE),),
+            keep=foreign_gateway,
         ),
         _proxy(
             kind=kinds.CLIENT_TRAFFIC_POLICY,
@@ -190,6 +198,7 @@ COMPOSITION: Final = Composition(
             client_ca=True,
             after=(_key("ConfigMap", CLIENT_CAS),),
             ready=accepted_by_an_ancestor,
+            keep=foreign_gateway,
         ),
         _in_namespace(
             kind=kinds.GATEWAY,
@@ -198,10 +207,9 @@ COMPOSITION: Final = Composition(
             needs=("envoy-gateway", "ai-gateway-crds", "gaie-crds"),
             client_ca=True,
             guarded=True,
-            after=(_key("ClientTrafficPolicy", CLIENT_AUTH),),
+            after=(_key("ConfigMap", CLIENT_CAS), _key("ClientTrafficPolicy", CLIENT_AUTH)),
             awaits=(_key("GatewayClass", CLASS), _key("Certificate", SERVING)),
             ready=has_address,
         ),
     ),
 )
-FUNCTION: Final = composing(COMPOSITION)

@@ -45,6 +45,24 @@ async def foreign_gateways(look: Look, found: Mapping[str, Any], uid: str) -> st
     return f"Gateway {_some(users)} uses it" if users else ""
 
 
+async def foreign_class(look: Look, found: Mapping[str, Any], uid: str) -> str:
+    """A GatewayClass of others that takes an EnvoyProxy's parameters, be it one that was ours until it had to stay."""
+    for each in look.found.values():
+        if each["kind"] == kinds.GATEWAY_CLASS.name and not is_ours(each, uid):
+            parameters = each["spec"].get("parametersRef") or {}
+            if all(parameters.get(key) == found["metadata"][key] for key in ("name", "namespace")):
+                return f"GatewayClass {each['metadata']['name']} needs it"
+    return ""
+
+
+async def foreign_gateway(look: Look, found: Mapping[str, Any], uid: str) -> str:  # noqa: ARG001 - as all of them
+    """A Gateway of others under the name of ours, whose callers have to go on showing a certificate."""
+    for each in look.found.values():
+        if each["kind"] == kinds.GATEWAY.name and not is_ours(each, uid):
+            return f"Gateway {each['metadata']['name']}, which is not ours, lets callers in by it"
+    return ""
+
+
 async def foreign_in_namespace(look: Look, found: Mapping[str, Any], uid: str) -> str:
     """What lives in a namespace that is not ours; where not all of it may be seen, it is taken to be inhabited.
 
@@ -71,6 +89,8 @@ async def foreign_in_namespace(look: Look, found: Mapping[str, Any], uid: str) -
     stale = [each for each in look.discovery.stale() if not each.partition("/")[0].endswith(_METRICS)]
     if stale:
         return _UNSEEN.format(f"the API server cannot ask the one behind {_some(stale)}")
+    if not look.discovery.complete:
+        return _UNSEEN.format("the API server does not tell of all its APIs at once")
     try:
         resources = [*await _core(look.client), *look.discovery.listable()]
     except Forbidden as trouble:

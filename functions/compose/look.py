@@ -88,15 +88,17 @@ class Look:
         return False
 
 
-async def look_at(target: Target, composition: Composition) -> Look:
-    """Looks at every object of a set.
+async def look_at(target: Target, composition: Composition, *, leftovers: bool) -> Look:
+    """Looks at every object of a set; with `leftovers`, also at what others' controllers made that has to go with it.
 
     Raises:
         AccessError: The target could not be asked what it serves, or stopped answering.
     """
     discovery = await target.discovery.read(_groups(composition.steps))
     look = Look(target, discovery)
-    results = await asyncio.gather(*(look.again(each) for each in composition.steps), return_exceptions=True)
+    results = await asyncio.gather(
+        *(look.again(each) for each in composition.steps if leftovers or not each.made_for), return_exceptions=True
+    )
     for each in results:
         if isinstance(each, BaseException):
             raise each

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from functions.catalog import Stack
 from functions.compose import kinds
-from functions.compose.function import composing
 from functions.compose.modelexpress_crds import GROUP, MODEL_CACHE_ENTRIES, MODEL_METADATAS
 from functions.compose.readiness import available, condition
 from functions.compose.step import Composition, Step
@@ -121,4 +120,3 @@ COMPOSITION: Final = Composition(
         ),
     ),
 )
-FUNCTION: Final = composing(COMPOSITION)

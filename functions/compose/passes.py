@@ -108,7 +108,7 @@ async def bring_up(
         )
         inputs = Inputs(cluster=cluster.name, uid=cluster.uid, client_cas=authorities)
         withdrawal: list[Removal] = []
-        if composition.has_gateway and not inputs.client_cas.bundle:
+        if composition.has_gateway and not authorities.bundle and authorities.trouble is None:
             withheld = [each for each in composition.steps if each.client_ca]
             teardown = Teardown(look, withheld, cluster.uid, world.clock.now())
             await teardown.run()
@@ -146,7 +146,7 @@ async def take_down(world: World, composition: Composition, cluster: InferenceCl
     if cluster.orphans:
         return Pass(cluster=cluster, report=left_behind(composition), gateway=gateway, gone=True)
     try:
-        look = await look_at_target(world, composition, cluster, ask.seen)
+        look = await look_at_target(world, composition, cluster, ask.seen, leftovers=True)
         teardown = Teardown(look, composition.steps, cluster.uid, world.clock.now())
         gone = await teardown.run()
     except Conflict:
@@ -160,25 +160,35 @@ async def client_cas(world: World, composition: Composition) -> ClientCAs:
     """Who may call the gateway of a set; nobody where it has none.
 
     Raises:
-        Forbidden: There is no right to see the InferenceGateways.
-        NotFound: The hub has the API and does not serve it.
         Later: The hub could not be asked.
     """
     if not composition.has_gateway:
         return _NO_CLIENT_CAS
     try:
         gateways = await world.hub.inference_gateways()
-    except (Forbidden, NotFound):
-        raise
+    except (Forbidden, NotFound) as trouble:  # no right to see them, or the hub has the API and does not serve it
+        return ClientCAs(trouble=trouble)
     except AccessError as trouble:
         raise Later(f"hub: {trouble}") from trouble
     return NOT_INSTALLED if gateways is None else read_client_cas(gateways, world.clock.now())
 
 
 async def look_at_target(
-    world: World, composition: Composition, cluster: InferenceCluster, seen: SecretVersion | None = None
+    world: World,
+    composition: Composition,
+    cluster: InferenceCluster,
+    seen: SecretVersion | None = None,
+    *,
+    leftovers: bool = False,
 ) -> Look:
     """Looks at a set's objects on the target of a cluster; a credential that is refused is read anew, once.
+
+    Args:
+        world: The world.
+        composition: The set.
+        cluster: The InferenceCluster.
+        seen: The version of the kubeconfig Secret that the caller knows of.
+        leftovers: Whether to look also at what others' controllers made that has to go with the set.
 
     Raises:
         AccessError: The target could not be asked.
@@ -186,12 +196,12 @@ async def look_at_target(
     """
     target = await _of_hub(open_target(world, cluster, seen))
     try:
-        look = await look_at(target, composition)
+        look = await look_at(target, composition, leftovers=leftovers)
     except Unauthorized:
         renewed = await _of_hub(world.targets.refresh(cluster.name, cluster.secret()))
         if renewed is None:
             raise
-        look = await look_at(renewed, composition)
+        look = await look_at(renewed, composition, leftovers=leftovers)
     except Unreachable:
         world.targets.failed(cluster.name, world.clock.now())
         raise

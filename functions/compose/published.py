@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from functions.compose.ownership import is_ours
-from functions.compose.readiness import CA_KEY, NO_ADDRESS, address_of
+from functions.compose.readiness import CA_KEY, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from functions.conditions import Condition
 
 GATEWAY: Final = "Gateway cluster-gateway"
+_NAMED: Final = "Gateway modelplane-system/cluster-gateway"
 CA: Final = "ConfigMap modelplane-cluster-ca"
 _LONGEST_CA: Final = 16384
 _LONGEST_ADDRESS: Final = 256
@@ -35,12 +36,15 @@ def published(
         condition: The set's condition as it was written before.
         tick: Whether nothing but time was the reason to look.
     """
+    if inputs.client_cas.trouble is not None:
+        return dict(before)
     if not inputs.client_cas.bundle:
         return {}
     address = _address(look, inputs)
     if not address:
-        was_gone = condition is not None and NO_ADDRESS in condition.message
-        return {} if tick and was_gone and GATEWAY in look.found else dict(before)
+        was_gone = condition is not None and _NAMED in condition.message  # which names what is wanting
+        unseen = GATEWAY in look.troubles or GATEWAY in look.unserved
+        return {} if tick and was_gone and not unseen else dict(before)
     said = {"address": address}
     certificate = _certificate(look, before)
     if certificate:

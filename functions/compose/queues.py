@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from functions.catalog import Stack
 from functions.compose import kinds
-from functions.compose.function import composing
 from functions.compose.step import Composition, Step
 
 if TYPE_CHECKING:
@@ -34,4 +33,3 @@ COMPOSITION: Final = Composition(
         Step(kind=kinds.QUEUE, name=QUEUE, manifest=_queue, needs=("kai-scheduler",), after=(f"Queue {ROOT}",)),
     ),
 )
-FUNCTION: Final = composing(COMPOSITION)

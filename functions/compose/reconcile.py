@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from functions.access.errors import AccessError, Conflict, NotFound
 from functions.catalog import component
-from functions.compose.passes import Ask, Pass, bring_up, take_down
+from functions.compose.passes import Ask, Pass, bring_up, look_at_target, take_down
 from functions.compose.report import USUAL
+from functions.compose.teardown import Teardown
 from functions.conditions import Condition, fit, stamp
 from functions.function import Later
-from functions.review import open_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from functions.world import World
 
 ATTEMPTS: Final = 20
+PAUSE: Final = 0.2
+"""Seconds between two attempts at undoing what was begun for an InferenceCluster that is gone."""
 MAX_MESSAGE: Final = 4_096
 """Longest message of a set's condition, in characters."""
 _log: Final = logging.getLogger(__name__)
@@ -89,6 +91,8 @@ class _Work:
                     self._first = cluster
                 if cluster is None or not self._concerns(cluster):
                     await self._undo()
+                    if cluster is None:
+                        await self._world.targets.forget(self._name)
                     return None
                 with suppress(Conflict, NotFound):
                     reconciled = await self._once(cluster, ask)
@@ -128,7 +132,8 @@ class _Work:
         written = await self._write(done, condition)
         if _said(condition) != _said(present):
             await self._tell(written, condition)
-        if done.unseen:  # looking again would cost another time limit
+        # Looking again would cost another time limit, or come to the same: somebody else has a say in what we left out.
+        if done.unseen or written.resource_version == done.cluster.resource_version:
             return Reconciled(cluster=written, condition=condition, changed=changed)
         return None
 
@@ -196,14 +201,14 @@ class _Work:
 
     async def _let_go(self, done: Pass, condition: Condition) -> None:
         """Takes the finalizer off; where others hold the object still, they read what became of the set."""
-        cluster, others = (
-            done.cluster,
-            [each for each in done.cluster.finalizers if each != self._composition.finalizer],
-        )
-        if others and condition != cluster.conditions.get(condition.type):
+        cluster = done.cluster
+        if cluster.finalizers != (self._composition.finalizer,) and condition != cluster.conditions.get(condition.type):
             cluster = await self._write(done, condition)
+        others = [each for each in cluster.finalizers if each != self._composition.finalizer]
         with suppress(NotFound):
             await self._world.hub.write_finalizers(cluster, others)
+        if not others:
+            self._world.hub.known.pop(self._name, None)
         await self._tell(cluster, condition)
 
     async def _tell(self, cluster: InferenceCluster, condition: Condition) -> None:
@@ -223,16 +228,23 @@ class _Work:
                 _log.warning("an Event could not be written", extra={"cluster": self._name, "detail": str(trouble)})
 
     async def _undo(self) -> None:
-        """Deletes what was created here for an InferenceCluster that turned out to have gone meanwhile."""
-        if not self._created or self._first is None:
+        """Takes down what was begun here for an InferenceCluster that turned out to have gone meanwhile."""
+        if self._first is None or not self._created:
             return
-        try:
-            target = await open_target(self._world, self._first)
-            for path, uid in reversed(self._created):
-                with suppress(NotFound, Conflict):
-                    await target.client.delete(path, uid=uid)
-        except AccessError as trouble:
-            raise Later(f"{self._name} is gone, and what was just created for it is left: {trouble}") from trouble
+        left = ""
+        for _ in range(ATTEMPTS):
+            try:
+                look = await look_at_target(self._world, self._composition, self._first, leftovers=True)
+                teardown = Teardown(look, self._composition.steps, self._first.uid, self._world.clock.now())
+                if await teardown.run():
+                    return
+                left = f"{teardown.removals[-1].step} {teardown.removals[-1].detail}"
+            except AccessError as trouble:
+                left = str(trouble)
+            await self._world.clock.sleep(PAUSE)
+        _log.error(
+            "an InferenceCluster is gone, and not all of its objects", extra={"cluster": self._name, "detail": left}
+        )
 
 
 def _said(condition: Condition | None) -> tuple[str, ...]:

@@ -91,10 +91,10 @@ def conflict(step: Step, detail: str) -> State:
     return State(step=step, reason=Reason.CONFLICT, detail=detail)
 
 
-def unknown(step: Step, trouble: AccessError) -> State:
+def unknown(step: Step, trouble: AccessError, whose: str = "") -> State:
     """Of an object that did not let itself be looked at, or written."""
     passing = isinstance(trouble, ServerError | Throttled)
-    return State(step=step, reason=Reason.UNKNOWN, detail=str(trouble), trouble=trouble.reason, passing=passing)
+    return State(step=step, reason=Reason.UNKNOWN, detail=f"{whose}{trouble}", trouble=trouble.reason, passing=passing)
 
 
 def unserved(step: Step) -> State:

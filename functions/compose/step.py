@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from functions.clusters import OUR_FINALIZERS
+from functions.catalog import component
 from functions.compose.readiness import exists
 
 if TYPE_CHECKING:
@@ -130,12 +130,19 @@ class Composition:
     @property
     def finalizer(self) -> str:
         """Holds a deleted InferenceCluster until the set is gone."""
-        return f"{OUR_FINALIZERS}{self.name}"
+        return f"modelplane.ai/{self.name}"
 
     @property
     def manager(self) -> str:
         """Field manager of its condition."""
         return f"modelplane-{self.name}"
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """The CRDs of its kinds that no component is asked for, so that none is met when they come."""
+        asked = {one.name for step in self.steps for key in step.needs for one in component(key).requirements}
+        own = (step.kind.definition for step in self.steps if not step.kind.built_in)
+        return tuple(dict.fromkeys(each for each in own if each not in asked))
 
     @property
     def has_gateway(self) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from functions.access.client import JSON_PATCH
-from functions.access.errors import AccessError, NotFound, Unauthorized, Unreachable
+from functions.access.errors import AccessError, ApiError, Conflict, NotFound, Unauthorized, Unreachable
+from functions.compose import kinds
 from functions.compose.leftovers import was_made_for
 from functions.compose.ownership import MANAGER, OWNER, OWNER_UID, annotations_of, is_ours
 from functions.compose.states import being_deleted
@@ -109,7 +111,7 @@ class Teardown:
         except NotFound:  # while it was looked at
             return Removal(step=step, outcome=Outcome.REMOVING, detail="is going")
         except AccessError as trouble:
-            if _is_conflict(trouble):
+            if isinstance(trouble, Conflict):
                 raise
             return Removal(step=step, outcome=Outcome.BLOCKED, detail=str(trouble))
 
@@ -131,6 +133,8 @@ class Teardown:
             return Removal(step=step, outcome=Outcome.KEPT, detail=why)
         if not self._acting:
             return Removal(step=step, outcome=Outcome.REMOVING, detail="is deleted next")
+        if step.kind == kinds.DEFINITION:
+            await self._ask_for_instances(found)
         await self._look.client.delete(step.path, uid=found["metadata"]["uid"])
         await self._look.again(step)
         if step.key in self._look.troubles:
@@ -141,6 +145,15 @@ class Teardown:
         if left is None:
             return Removal(step=step, outcome=Outcome.GONE)
         return self._going(step, left)
+
+    async def _ask_for_instances(self, found: Mapping[str, Any]) -> None:
+        """A CRD that is deleted before anybody asked for its instances can stay there for minutes."""
+        spec = found["spec"]
+        version = next((each["name"] for each in spec["versions"] if each["served"]), "")
+        kind = kinds.Kind(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
+        if self._look.serves(kind, "list"):
+            with suppress(ApiError):
+                await self._look.client.list_metadata(kind.path(), {"limit": "1"})
 
     def _going(self, step: Step, found: Mapping[str, Any]) -> Removal:
         if "deletionTimestamp" not in found["metadata"]:  # made anew by somebody in between
@@ -189,7 +202,3 @@ class Teardown:
 def _unproven(step: Step) -> Removal:
     said = f"its API {step.kind.api_version} is not served, so that it cannot be told whether it is left"
     return Removal(step=step, outcome=Outcome.BLOCKED, detail=said)
-
-
-def _is_conflict(trouble: AccessError) -> bool:
-    return trouble.reason == "Conflict"

@@ -93,7 +93,10 @@ class WatchSource:
             self._gateways.reflector.wake()
 
     async def _secret_changed(self, verb: Verb, key: Key, version: Version) -> None:
-        self._versions[key.name] = ABSENT if verb == "delete" else _secret_version(version)
+        if verb == "delete":
+            self._versions.pop(key.name, None)
+        else:
+            self._versions[key.name] = _secret_version(version)
         for each, _ in tuple(self._targets.values()):
             if each.found.kubeconfig is not None and each.found.kubeconfig.name == key.name:
                 each.update(each.found)

@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
 from datetime import timedelta
-from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from functions.access.errors import NotFound
-from functions.compose import kinds
-from functions.compose.ownership import ADOPT, MANAGER, OWNER_UID
+from functions.compose.ownership import MANAGER
 from functions.compose.sets import COMPOSITIONS
 from tests.compose.apart import MERGE
-from tests.compose.drift import EDITS, content
-from tests.compose.foreign import THEIRS, plant
+from tests.compose.drift import CLIENT_CAS, EDITS, POLICY, THE_GATEWAY, content
 from tests.compose.land import CERTIFICATES, INFERENCE_CLUSTER, SHORT, Land
+from tests.compose.others import Others, is_marked
 from tests.compose.quiet import OWN, departures, gone, quiet
-from tests.compose.small import DEFINITIONS, collection, definition
+from tests.compose.small import DEFINITIONS
 from tests.compose.stage import GATEWAYS
-from tests.support import CLUSTERS, CRDS, apply, put_cluster, put_kubeconfig
+from tests.support import CLUSTERS, put_cluster, put_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from functions.access.client import Client
-    from functions.compose.step import Step
     from functions.local.instance import ControlPlane
 
 T = TypeVar("T")
-JSON_PATCH = "application/json-patch+json"
-WITHIN = 30.0
 MADE = [each.path for one in COMPOSITIONS for each in one.steps if each.manifest is None]
 """Paths of what controllers make for our objects."""
+LEFT_TO = {THE_GATEWAY.key: (POLICY.key, CLIENT_CAS.key), "GatewayClass envoy": ("EnvoyProxy cluster-gateway",)}
+"""What stays for others who need it, by the keys of what they have under the name of ours."""
 crds = st.sampled_from(sorted(DEFINITIONS))
 own = st.sampled_from(sorted(OWN))
-edits = st.sampled_from([(key, name) for key in sorted(OWN) for name in EDITS[key]])
+all_edits = [(key, name) for key in sorted(OWN) for name in EDITS[key]]
+edits = st.sampled_from(all_edits)
+edits_of_guards = st.sampled_from([each for each in all_edits if OWN[each[0]].client_ca])
 processes = st.integers(0, 1)
 gateways = st.sampled_from(["a", "b"])
 certificates = st.lists(st.sampled_from(sorted(CERTIFICATES)), max_size=2)
@@ -65,6 +62,7 @@ class Machine(RuleBasedStateMachine):
         self.broken = False
         self.registered = False
         self.land = self.run(self._new_land())
+        self.others = Others(self.land, self.done)
         self.api = self.plane.api
 
     async def _new_land(self) -> Land:
@@ -79,67 +77,79 @@ class Machine(RuleBasedStateMachine):
         self.broken = broken
         return result
 
-    @initialize(absent=st.sets(crds, max_size=4), published=st.booleans())
-    def begin(self, absent: set[str], published: bool) -> None:  # noqa: FBT001
+    @initialize(absent=st.sets(crds, max_size=2), published=certificates, whole=st.booleans())
+    def begin(self, absent: set[str], published: list[str], whole: bool) -> None:  # noqa: FBT001
         self.done["lives"] += 1
         put_kubeconfig(self.api, self.plane.kubeconfig.read_bytes())
-        for each in sorted(absent):
-            self.run(self._uninstall(each))
-        if published:
-            self.land.publish("a", ["one"])
+        self.land.publish("a", published)
         self.run(self._register())
         self.run(self.land.control(on=True))
+        if whole:
+            self.land.publish("b", ["one"])
+            self.run(quiet(self.land), "lives that begin with everything composed")
+        for each in sorted(absent):
+            self.run(self.others.uninstall(each))
 
     # What happens in the world.
 
     @rule(name=crds)
     def a_definition_appears_or_goes(self, name: str) -> None:
         if name in self.land.installed:
-            self.run(self._uninstall(name), "definitions that went")
+            self.run(self.others.uninstall(name), "definitions that went")
         else:
-            self.run(self._install(name), "definitions that appeared")
+            self.run(self.others.install(name), "definitions that appeared")
 
     @rule(gateway=gateways, names=certificates)
     def a_gateway_publishes(self, gateway: str, names: list[str]) -> None:
         self.done["changes of client CAs"] += 1
         self.land.publish(gateway, names)
 
-    @rule()
-    def the_cluster_is_deleted_or_registered(self) -> None:
-        if self.registered:
+    @rule(sure=st.integers(0, 3))
+    def the_cluster_is_deleted_or_registered(self, sure: int) -> None:
+        if not self.registered:
+            self.run(self._register(), "registrations of the cluster")
+        elif sure == 0:
             self.done["deletions of the cluster"] += 1
             assert self.api.request("DELETE", f"{CLUSTERS}/gpu-1").status in {200, 404}
             self.land.tell(INFERENCE_CLUSTER, "gpu-1", verb="delete", hub=True)
             self.registered = False
-        else:
-            self.run(self._register(), "registrations of the cluster")
 
-    @rule(key=own)
-    def somebody_plants_an_object(self, key: str) -> None:
-        self.run(self._plant(OWN[key]), "attempts to plant a foreign object")
+    @rule(key=own, instead=st.booleans(), handed_over=st.booleans())
+    def somebody_plants_an_object(self, key: str, *, instead: bool, handed_over: bool) -> None:
+        if instead and key not in self.land.planted:
+            self.run(self.others.away(OWN[key]))
+        self.run(self.others.plant(OWN[key]))
+        if handed_over and key in self.land.planted:
+            self.run(self.others.hand_over(OWN[key]), "foreign objects handed over")
 
-    @rule(key=own)
-    def somebody_removes_what_he_planted(self, key: str) -> None:
-        if key in self.land.planted:
-            self.run(self._remove(OWN[key]), "removals of foreign objects")
-
-    @rule(key=own)
-    def somebody_hands_over_what_he_planted(self, key: str) -> None:
-        if key in self.land.planted:
-            self.run(self._hand_over(OWN[key]), "foreign objects handed over")
+    @rule(index=st.integers(0, 30), handed_over=st.booleans())
+    def somebody_removes_what_he_planted_or_hands_it_over(self, index: int, *, handed_over: bool) -> None:
+        planted = sorted(self.land.planted)
+        if planted:
+            step = OWN[planted[index % len(planted)]]
+            if handed_over:
+                self.run(self.others.hand_over(step), "foreign objects handed over")
+            else:
+                self.run(self.others.remove(step), "removals of foreign objects")
 
     @rule(edit=edits)
     def somebody_edits_an_object_of_ours(self, edit: tuple[str, str]) -> None:
         key, name = edit
-        self.run(self._edit(OWN[key], EDITS[key][name]), "attempts to edit an object of ours")
+        self.run(self.others.edit(OWN[key], EDITS[key][name]))
+
+    @rule(edit=edits_of_guards)
+    def somebody_edits_what_guards_the_listener(self, edit: tuple[str, str]) -> None:
+        key, name = edit
+        self.run(self.others.edit(OWN[key], EDITS[key][name]))
 
     @rule(key=own)
     def somebody_deletes_an_object_of_ours(self, key: str) -> None:
-        self.run(self._delete(OWN[key]), "attempts to delete an object of ours")
+        self.run(self.others.delete(OWN[key]))
 
-    @rule(key=own)
-    def somebody_takes_an_object_of_ours(self, key: str) -> None:
-        self.run(self._take(OWN[key]), "attempts to take an object of ours")
+    @rule(key=own, sure=st.booleans())
+    def somebody_takes_an_object_of_ours(self, key: str, *, sure: bool) -> None:
+        if sure:
+            self.run(self.others.take(OWN[key]))
 
     @rule(on=st.booleans())
     def the_controllers_come_or_go(self, on: bool) -> None:  # noqa: FBT001
@@ -194,6 +204,7 @@ class Machine(RuleBasedStateMachine):
     async def _look(self) -> None:
         assert not self.land.audit.complaints, "\n".join(self.land.audit.complaints)
         await self._forget_what_is_ours_now()
+        await self._note_what_was_left_to_others()
         for key, before in self.land.planted.items():
             found = await self.land.look(OWN[key])
             assert found is not None, f"{key} of somebody else is gone"
@@ -225,118 +236,25 @@ class Machine(RuleBasedStateMachine):
         """What was handed over and taken is nobody else's any more, and goes with the cluster."""
         for key in sorted(self.land.handed_over):
             found = await self.land.look(OWN[key])
-            if found is None or OWNER_UID in (found["metadata"].get("annotations") or {}):
+            if found is None or is_marked(found):
                 self.done["foreign objects adopted"] += 1
                 self.land.handed_over.discard(key)
                 self.land.planted.pop(key, None)
+
+    async def _note_what_was_left_to_others(self) -> None:
+        """What somebody else's object of our name needs loses our mark instead of going."""
+        for needed_by, keys in LEFT_TO.items():
+            for key in keys if needed_by in self.land.planted else ():
+                found = await self.land.look(OWN[key])
+                if found is not None and key not in self.land.planted and not is_marked(found):
+                    self.done["objects of ours left to others"] += 1
+                    self.land.planted[key] = found
 
     async def _register(self) -> None:
         await gone(self.land)
         put_cluster(self.api, stack="Dynamo")
         self.registered = True
         self.land.tell(INFERENCE_CLUSTER, "gpu-1", verb="add", hub=True)
-
-    async def _install(self, name: str) -> None:
-        apply(self.api, f"{CRDS}/{name}", definition(name))
-        deadline = monotonic() + WITHIN
-        while self.api.request("GET", collection(name)).status != 200:
-            assert monotonic() < deadline, f"{name} is not served"
-            await asyncio.sleep(0.01)
-        self.land.installed.add(name)
-        self.land.tell(kinds.DEFINITION, name, verb="add")
-
-    async def _uninstall(self, name: str) -> None:
-        """A CRD goes, and takes its instances along, whatever holds them."""
-        for key, step in OWN.items():
-            if step.kind.definition == name:
-                self.land.planted.pop(key, None)
-                self.land.handed_over.discard(key)
-        await self._remove_definition(name, collection(name))
-        self.land.installed.discard(name)
-        await self.land.others()
-        self.land.tell(kinds.DEFINITION, name, verb="delete")
-
-    async def _remove_definition(self, name: str, instances: str) -> None:
-        self.api.request("DELETE", f"{CRDS}/{name}")
-        deadline = monotonic() + WITHIN
-        while self.api.request("GET", f"{CRDS}/{name}").status != 404:
-            with suppress(NotFound):
-                async for each in self.observer.pages(instances):
-                    await self._finish(_path_of(instances, each), each)
-            touch = {"metadata": {"annotations": {"touched": str(monotonic())}}}
-            self.api.request("PATCH", f"{CRDS}/{name}", touch, content_type=MERGE)
-            assert monotonic() < deadline, f"{name} does not go"
-            await asyncio.sleep(0.01)
-
-    async def _finish(self, path: str, found: dict[str, Any]) -> None:
-        """Takes off what holds an object that is being deleted."""
-        if found["metadata"].get("finalizers"):
-            self.api.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
-
-    async def _plant(self, step: Step) -> None:
-        if not step.kind.built_in and step.kind.definition not in self.land.installed:
-            return
-        if await self.land.look(step) is None:
-            self.land.planted[step.key] = plant(self.api, step, THEIRS[step.key])
-            self.done["foreign objects planted"] += 1
-            self.land.tell(step.kind, step.name, step.namespace, verb="add")
-
-    async def _remove(self, step: Step) -> None:
-        del self.land.planted[step.key]
-        self.land.handed_over.discard(step.key)
-        await self._away(step)
-        await self.land.others()
-        self.land.tell(step.kind, step.name, step.namespace, verb="delete")
-
-    async def _away(self, step: Step) -> None:
-        """Returns when an object is gone, whatever holds it."""
-        if step.kind is kinds.DEFINITION:
-            group, plural = step.name.partition(".")[2], step.name.partition(".")[0]
-            await self._remove_definition(step.name, f"/apis/{group}/v1alpha1/{plural}")
-            return
-        self.api.request("DELETE", step.path)
-        deadline = monotonic() + WITHIN
-        while (found := await self.land.look(step)) is not None:
-            await self._finish(step.path, found)
-            assert monotonic() < deadline, f"{step} does not go"
-
-    async def _hand_over(self, step: Step) -> None:
-        patch = {"metadata": {"annotations": {ADOPT: "true"}}}
-        if self.api.request("PATCH", step.path, patch, content_type=MERGE).status == 200:
-            self.land.handed_over.add(step.key)
-            self.land.tell(step.kind, step.name, step.namespace)
-
-    async def _ours(self, step: Step) -> bool:
-        found = await self.land.look(step)
-        return found is not None and OWNER_UID in (found["metadata"].get("annotations") or {})
-
-    async def _edit(self, step: Step, edit: Any) -> None:
-        if step.key in self.land.planted or not await self._ours(step):
-            return
-        media_type = JSON_PATCH if isinstance(edit, list) else MERGE
-        answer = self.api.request("PATCH", f"{step.path}?fieldManager=kubectl-edit", edit, content_type=media_type)
-        self.done["edits of ours" if answer.status == 200 else "edits that the API server refused"] += 1
-        await self.land.others()
-        self.land.tell(step.kind, step.name, step.namespace)
-
-    async def _delete(self, step: Step) -> None:
-        if step.key not in self.land.planted and await self._ours(step):
-            self.done["deletions of ours"] += 1
-            self.api.request("DELETE", step.path)
-            await self.land.others()
-            self.land.tell(step.kind, step.name, step.namespace, verb="delete")
-
-    async def _take(self, step: Step) -> None:
-        """Somebody makes an object of ours his own by taking our mark off."""
-        if step.key in self.land.planted or not await self._ours(step):
-            return
-        patch = {"metadata": {"annotations": {OWNER_UID: None}}}
-        answer = self.api.request("PATCH", step.path, patch, content_type=MERGE)
-        if answer.status == 200 and "deletionTimestamp" not in answer.body["metadata"]:
-            self.done["objects of ours taken"] += 1
-            self.land.planted[step.key] = dict(answer.body)
-        await self.land.others()
-        self.land.tell(step.kind, step.name, step.namespace)
 
     async def _clean(self) -> None:
         """As it was before, for the next life."""
@@ -348,22 +266,12 @@ class Machine(RuleBasedStateMachine):
             self.api.request("DELETE", f"{GATEWAYS}/{each}")
         for step in OWN.values():
             if await self.land.look(step) is not None:
-                await self._away(step)
+                await self.others.away(step)
         for each in MADE:
             self.api.request("DELETE", each)
         for each in sorted(DEFINITIONS.keys() - self.land.installed):
-            await self._install(each)
+            await self.others.install(each)
 
 
 def _managers(found: dict[str, Any]) -> set[str]:
     return {each["manager"] for each in found["metadata"]["managedFields"]}
-
-
-def _path_of(instances: str, found: dict[str, Any]) -> str:
-    base, _, plural = instances.rpartition("/")
-    namespace = found["metadata"].get("namespace")
-    return (
-        f"{base}/namespaces/{namespace}/{plural}/{found['metadata']['name']}"
-        if namespace
-        else (f"{instances}/{found['metadata']['name']}")
-    )

@@ -16,10 +16,9 @@ from functions.catalog import COMPONENTS, CustomResource
 from functions.compose.ownership import OWNER_UID
 from functions.compose.sets import COMPOSITIONS
 from functions.host.host import Host
-from functions.local import substrate
 from functions.local.certificates import Authority
 from functions.registry import FUNCTIONS
-from tests.support import CLUSTERS, conditions, get_cluster, served
+from tests.support import CLUSTERS, conditions, get_cluster, install, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,8 +52,7 @@ class Stage:
     async def install(self, *components: str) -> None:
         """Installs the real CRDs of components, all of them by default, and waits until they are served."""
         keys = components or tuple(each.key for each in COMPONENTS)
-        for key in keys:
-            await substrate.add(self.world.hub.client, key)
+        await install(self.world.hub.client, *keys)
         wanted = [one for each in COMPONENTS if each.key in keys for one in each.requirements]
         await served(self.world.hub.client, *wanted)
         for each in wanted:

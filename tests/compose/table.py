@@ -171,9 +171,10 @@ GATEWAY_ROWS = (
                 ],
                 "tls": {
                     "clientValidation": {
+                        "optional": False,
                         "caCertificateRefs": [
                             {"kind": "ConfigMap", "group": "", "name": "modelplane-inference-gateway-cas"}
-                        ]
+                        ],
                     }
                 },
             }
@@ -183,7 +184,7 @@ GATEWAY_ROWS = (
         api="gateway.networking.k8s.io/v1 Gateway",
         where=f"{SYSTEM}/cluster-gateway",
         needs=("envoy-gateway", "ai-gateway-crds", "gaie-crds"),
-        applied={"ClientTrafficPolicy cluster-gateway-client-auth"},
+        applied={"ConfigMap modelplane-inference-gateway-cas", "ClientTrafficPolicy cluster-gateway-client-auth"},
         ready={"GatewayClass envoy", "Certificate cluster-gateway-serving"},
         client_ca=True,
         content={

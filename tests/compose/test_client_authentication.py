@@ -12,13 +12,12 @@ from functions.compose.client_cas import ClientCAs
 from functions.compose.exactness import compare
 from functions.compose.ownership import OWNER, is_ours, marked
 from functions.compose.step import Inputs
-from functions.local import substrate
 from tests.compose.certificates import certificate, expired, otherwise, private_key
 from tests.compose.drift import CLIENT_CAS, HTTP, POLICY, THE_GATEWAY, patch
 from tests.compose.recorder import Recorder
 from tests.compose.stage import GATEWAY, step_of
 from tests.compose.whole import CLIENT_CA
-from tests.support import CRDS, conditions, get_cluster, put_cluster
+from tests.support import CRDS, conditions, get_cluster, install, put_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -133,7 +132,7 @@ async def test_what_guards_the_gateway_is_put_back_though_a_requirement_is_unmet
         await whole.compose(GATEWAY)
         assert {step: whole.content(step) for step in gone} == before
     finally:
-        await substrate.add(whole.client, "envoy-gateway")
+        await install(whole.client, "envoy-gateway")
         await whole.answers("/apis/gateway.envoyproxy.io/v1alpha1/backends")
 
 
@@ -259,7 +258,7 @@ async def test_a_listener_is_put_back_after_what_guards_it(whole: Whole, grips: 
 async def test_an_open_moment_is_noticed_however_short(whole: Whole) -> None:
     """What the tests above rest on."""
     async with Recorder(whole.client, GUARDED) as recorder:
-        for optional in (True, None):
+        for optional in (True, False):
             patch(whole.target, POLICY, {"spec": {"tls": {"clientValidation": {"optional": optional}}}})
         assert open_moments(await recorder.moments(), {whole.uid()}, {CLIENT_CA})
         assert not open_moments((await recorder.moments())[-1:], {whole.uid()}, {CLIENT_CA})

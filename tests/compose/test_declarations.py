@@ -11,8 +11,9 @@ import pytest
 
 from events import types
 from functions.catalog import Stack, component
-from functions.compose import gateway, modelexpress, queues
+from functions.clusters import OUR_FINALIZERS
 from functions.compose.client_cas import ClientCAs
+from functions.compose.function import composing
 from functions.compose.ownership import marked
 from functions.compose.sets import COMPOSITIONS
 from functions.compose.step import Inputs
@@ -221,7 +222,7 @@ def test_the_clusters_name_goes_into_host_name_and_owner_mark_alone(step: Step) 
     assert "gpu-" not in texts[0]
 
 
-FUNCTIONS = {"gateway": gateway.FUNCTION, "queues": queues.FUNCTION, "modelexpress": modelexpress.FUNCTION}
+FUNCTIONS = {each.name: composing(each) for each in COMPOSITIONS}
 each_function = pytest.mark.parametrize(("name", "function"), FUNCTIONS.items(), ids=FUNCTIONS)
 
 
@@ -244,15 +245,43 @@ def test_every_component_of_a_gate_wakes_its_set_and_no_other_does(name: str, fu
 
 
 @each_function
-def test_every_object_of_a_set_wakes_it_but_a_secret(name: str, function: Function) -> None:
+def test_every_object_of_a_set_wakes_it_but_a_secret_and_so_does_a_definition_of_no_component(
+    name: str, function: Function
+) -> None:
     watched = {
-        (dict(wake.attributes)["apiversion"], dict(wake.attributes)["kind"], each)
+        (attributes.get("apiversion", ""), attributes["kind"], each)
         for wake in function.wakes_on
-        if wake.type == types.OBJECT_CHANGED
+        if wake.type == types.OBJECT_CHANGED and (attributes := dict(wake.attributes))
         for each in wake.names
     }
-    assert watched == {(*row.api.split(" "), row.where.rpartition("/")[2]) for row in TABLE[name]}
+    definitions = {("", "CustomResourceDefinition", "issuers.cert-manager.io")} if name == "gateway" else set()
+    objects = {(*row.api.split(" "), row.where.rpartition("/")[2]) for row in TABLE[name]}
+    assert watched == objects | definitions
 
 
 def test_the_stacks_of_the_table_are_the_stacks_of_the_catalog() -> None:
     assert {stack for rows in TABLE.values() for row in rows for stack in row.stacks} == {str(each) for each in Stack}
+
+
+def test_the_finalizers_are_those_that_a_deleted_cluster_is_seen_to_for() -> None:
+    assert {each.finalizer for each in COMPOSITIONS} == OUR_FINALIZERS
+
+
+@pytest.mark.parametrize(
+    ("name", "definitions"),
+    [
+        pytest.param("gateway", {"issuers.cert-manager.io"}, id="gateway"),
+        pytest.param("queues", set(), id="queues"),
+        pytest.param("modelexpress", set(), id="modelexpress"),
+    ],
+)
+def test_a_definition_that_no_component_is_asked_for_wakes_a_set_that_has_its_kind(
+    name: str, definitions: set[str]
+) -> None:
+    woken = {
+        each
+        for wake in FUNCTIONS[name].wakes_on
+        if dict(wake.attributes) == {"kind": "CustomResourceDefinition"}
+        for each in wake.names
+    }
+    assert woken == definitions

@@ -119,7 +119,7 @@ class Thing:
 
     async def see_to(self) -> State:
         """Brings it to what it should be, as each wake-up does."""
-        look = await look_at(self._target, COMPOSITION)
+        look = await look_at(self._target, COMPOSITION, leftovers=False)
         applier = Applier(
             look, COMPOSITION, INPUTS, {}, clock=Clock(lambda: _AGAIN), repairs=self._repairs, claim=_claim
         )

@@ -34,8 +34,13 @@ def says(stage: Apart, composition: Composition) -> str:
 
 
 def others(composition: Composition, step: Step) -> set[str]:
-    """The objects of a set that do not rest on one of them; the namespace apart, which others may have made."""
-    return set(applied(composition)) - {NAMESPACE, step.key, *(each.key for each in resting_on(composition, step))}
+    """The objects of a set that do not rest on one of them; the namespace apart, which others may have made.
+
+    Beside a Gateway of somebody else's there is nothing either that would change who may call it.
+    """
+    beside = step.after if step.guarded else ()
+    resting = (each.key for each in resting_on(composition, step))
+    return set(applied(composition)) - {NAMESPACE, step.key, *beside, *resting}
 
 
 async def composed(stage: Apart, composition: Composition, keys: set[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,11 +73,11 @@ def put_on(target: ControlPlane, key: str) -> None:
     """Installs a component; returns when it is served, and discovered."""
     install(target, key)
     for kind in needs.kinds_of_component(key):
-        wait_for(lambda kind=kind: needs.is_served(target.api, kind), f"{kind.definition} to be served")
+        wait_for(partial(needs.is_served, target.api, kind), f"{kind.definition} to be served")
 
 
 async def take_off(target: ControlPlane, admin: Client, key: str) -> None:
     """Uninstalls a component; returns when nothing of it is served any more, or discovered."""
     await substrate.remove(admin, key)
     for kind in needs.kinds_of_component(key):
-        wait_for(lambda kind=kind: needs.is_served(target.api, kind, served=False), f"{kind.definition} to go")
+        wait_for(partial(needs.is_served, target.api, kind, served=False), f"{kind.definition} to go")

@@ -10,9 +10,8 @@ import pytest
 from functions.access import kubeconfig
 from functions.access.client import Client
 from functions.catalog import COMPONENTS
-from functions.local import substrate
 from functions.local.instance import ControlPlane
-from tests.support import put_cluster, put_kubeconfig
+from tests.support import install, put_cluster, put_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -49,6 +48,6 @@ async def _install(control_plane: ControlPlane) -> None:
     client = Client(kubeconfig.load_file(control_plane.kubeconfig), timeout=30)
     try:
         for each in COMPONENTS:
-            await substrate.add(client, each.key)
+            await install(client, each.key)
     finally:
         await client.close()

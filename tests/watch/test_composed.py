@@ -11,7 +11,7 @@ from functions.access import kubeconfig
 from functions.access.client import Client
 from functions.compose import kinds
 from functions.local import substrate
-from tests.support import CRDS, apply, crd_manifest, gone, install_hub, put_cluster, put_kubeconfig
+from tests.support import CRDS, apply, crd_manifest, gone, install, install_hub, put_cluster, put_kubeconfig
 from tests.watch.watching import about, checked, started, until, watching
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ async def audited(start_control_plane: StartControlPlane) -> AsyncIterator[tuple
     [("Standard", GATEWAY_SET), ("Dynamo", GATEWAY_SET | DYNAMO_SETS)],
     ids=["standard", "dynamo"],
 )
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_kinds_are_watched_by_name_once_they_are_served_and_not_asked_for_before(
     audited: tuple[ControlPlane, Client], stack: str, expected: set[str]
 ) -> None:
@@ -117,13 +119,13 @@ async def test_kinds_are_watched_by_name_once_they_are_served_and_not_asked_for_
         built_in = {each for each in expected if is_built_in(each)}
         await until(lambda: watcher.followed() == built_in, "the built-in kinds to be watched")
         for component in COMPOSED_FROM:
-            await substrate.add(client, component)
+            await install(client, component)
         await until(lambda: watcher.followed() == expected, "every composed kind to be watched")
         for component in COMPOSED_FROM:
             await substrate.remove(client, component)
         await until(collected.complete, "the watches to end")
         before = len(watcher.requests())
-        await substrate.add(client, "cert-manager")
+        await install(client, "cert-manager")
         issuers = {each for each in expected if "/issuers" in each}
         await until(
             lambda: issuers <= {path for _, path, _ in watcher.requests()[before:]}, "the watches to begin anew"
@@ -241,9 +243,7 @@ async def test_a_definition_that_goes_takes_its_objects_along_and_begins_anew_wh
         for _ in range(3):
             apply(both.api, f"{CRDS}/{QUEUES}", queues("v2"))
             await collected.next(about(QUEUES, "add"))
-            await until(lambda: both.api.request("GET", kinds.QUEUE.path()).status == 200, "queues to be served")
-            await until(collected.complete, "queues to be watched")
-            apply(both.api, QUEUE, queue)
+            await until(lambda: both.api.apply(QUEUE, queue).status in {200, 201}, "queues to be served")
             await collected.next(about("modelplane", "add", kind="Queue"))
             assert both.api.request("DELETE", f"{CRDS}/{QUEUES}").status == 200
             await collected.all(about("modelplane", "delete", kind="Queue"), about(QUEUES, "delete"))
