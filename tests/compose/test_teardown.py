@@ -90,7 +90,9 @@ async def test_each_goes_when_the_one_that_came_after_it_is_really_gone(away: Ap
     ("key", "with_it"),
     [
         pytest.param(
-            "Gateway cluster-gateway", {"GatewayClass envoy", "EnvoyProxy cluster-gateway"}, id="with what it uses"
+            "Gateway cluster-gateway",
+            {"GatewayClass envoy", "EnvoyProxy cluster-gateway", POLICY.key, CLIENT_CAS.key},
+            id="with what it uses and what guards it",
         ),
         pytest.param("Issuer modelplane-cluster-ca", set(), id="one in between"),
         pytest.param("Secret cluster-gateway-serving", set(), id="what cert-manager made"),
