@@ -90,10 +90,12 @@ def _set(
 
 async def _coming(world: World, cluster: InferenceCluster, composition: Composition) -> ExplainedSet:
     """A set that is to be there."""
-    authorities, trouble = ClientCAs(), None
+    authorities = ClientCAs()
+    trouble: AccessError | Later | None = None
     try:
         authorities = await client_cas(world, composition)
-    except (AccessError, Later) as found:  # which hides no other object
+        trouble = authorities.trouble
+    except Later as found:  # which hides no other object
         trouble = found
     look = await look_at_target(world, composition, cluster)
     inputs = Inputs(cluster=cluster.name, uid=cluster.uid, client_cas=authorities)
@@ -112,7 +114,7 @@ async def _coming(world: World, cluster: InferenceCluster, composition: Composit
 
 
 def _needs_client_ca(state: State) -> bool:
-    return state.reason is Reason.WAITING_FOR_CLIENT_CA
+    return state.step.client_ca and state.reason in {Reason.WAITING_FOR_CLIENT_CA, Reason.UNKNOWN}
 
 
 def _untold(step: Step, trouble: AccessError | Later) -> Explained:

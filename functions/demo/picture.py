@@ -129,6 +129,11 @@ class Picture:
         """Milliseconds from the deletion of the InferenceCluster to its going."""
         return self._left.get("", 0.0)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither the InferenceCluster nor any object of the set is there any more."""
+        return self.gone and not self._objects
+
     def condition(self, type_: str) -> Condition | None:
         """A condition of the InferenceCluster as it was seen last."""
         return self.cluster.conditions.get(type_) if self.cluster is not None else None

@@ -45,7 +45,7 @@ HOLD: Final = 0.8
 """Seconds that the Gateway's controller takes to let it go."""
 _BUNDLE: Final = f"Bundle {CLUSTER_CA}"
 _GATEWAY: Final = f"Gateway {GATEWAY}"
-_BEAT: Final = 0.7
+_BEAT: Final = 0.5
 """Seconds that a person gets to look at what has just turned."""
 
 
@@ -169,7 +169,7 @@ class _Story:
         self._screen.say(f"{NAME} is deleted: its objects go in reverse, each when the former is gone.")
         self._screen.next_table()
         await acts.delete_cluster(self._client, NAME)
-        await self._follower.until(f"{NAME} was not gone", lambda: self._picture.gone)
+        await self._follower.until(f"{NAME} and its objects were not gone", lambda: self._picture.is_empty)
         await self._follower.until("its last Event was not there", lambda: self._picture.reasons[-1:] == [REMOVED])
         left = await acts.left_behind(self._client, COMPOSITION, NAME)
         if left:

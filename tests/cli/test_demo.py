@@ -40,16 +40,16 @@ pytestmark = pytest.mark.usefixtures("binaries")
 # Each place in the story by the line that is printed there; before the first, the control plane is being started.
 READY = "A Kubernetes API server of its own is ready"
 INSTALLING = "Its substrate is installed"
+CLUSTER = "InferenceCluster gpu-1"
 MISSING = "\N{MULTIPLICATION SIGN}"
 STORY = (
     READY,
     r"gpu-1 is registered",
-    rf"  {MISSING} RequirementsMet +False +MissingRequirements",
     rf"  {MISSING} GatewayComposed +False +WaitingForRequirements",
     r"  · Issuer modelplane-selfsigned +waits for cert-manager",
     INSTALLING,
     r"  √ cert-manager +True +Provided",
-    r"    cert-manager: after \d+ ms",
+    r"    cert-manager: after \d",
     r"  √ envoy-gateway +True",
     r"  · Gateway cluster-gateway +waits for a client CA",
     r"Now trust-manager is uninstalled",
@@ -57,27 +57,25 @@ STORY = (
     r"  · Bundle modelplane-cluster-ca +waits for trust-manager",
     r"It is installed again",
     r"  √ trust-manager +True",
-    r"  √ Bundle modelplane-cluster-ca +ready, applied in \d+ ms",
+    r"  √ Bundle modelplane-cluster-ca +ready, applied in \d",
     r"Without a client CA the Gateway would let in anybody",
     r"InferenceGateway eu publishes its client CA",
-    r"  √ Gateway cluster-gateway +ready, applied in \d+ ms",
+    r"  √ Gateway cluster-gateway +ready, applied in \d",
     r"  √ GatewayComposed +True +Applied",
     r"The gateway is ready; gpu-1 publishes its address, 203\.0\.113\.10\.",
     r"Somebody adds a listener without TLS",
     rf"  {MISSING} Gateway cluster-gateway +listens on port 80 too",
     r"  √ Gateway cluster-gateway +ready",
-    r"It was taken out again after \d+ ms",
+    r"It was taken out again after \d",
     r"gpu-1 is deleted",
     r"  … Gateway cluster-gateway +held by its controller",
-    r"  · Gateway cluster-gateway +gone after \d+ ms",
-    r"  · ClientTrafficPolicy cluster-gateway-client-auth +gone after \d+ ms",
-    r"  · EnvoyProxy cluster-gateway +gone after \d+ ms",
-    r"  · InferenceCluster gpu-1 +gone after \d+ ms",
+    r"  · Gateway cluster-gateway +gone after \d",
+    r"  · ClientTrafficPolicy cluster-gateway-client-auth +gone after \d",
     r"gpu-1 is gone, and nothing .* is left\. Its Events .*: WaitingFor.*, WaitingFor.*, Applied, Removing, Removed\.$",
-    r"  11 conditions +\d.* ms",
-    r"  10 objects +\d.* ms",
-    r"  the listener +\d+ ms",
-    r"  the deletion +\d+ ms",
+    r"  11 conditions +\d",
+    r"  10 objects +\d",
+    r"  the listener +\d",
+    r"  the deletion +\d",
 )
 
 _MET = dict.fromkeys(
@@ -116,14 +114,19 @@ def test_it_tells_all_of_its_story_in_order_and_leaves_nothing(demo: subprocess.
     for wanted in STORY:
         assert any(re.match(wanted, line) for line in rest), f"{wanted} is not there, or not in its place:\n{said}"
     assert "\x1b" not in said
+    installing = next(number for number, line in enumerate(lines) if line.startswith(INSTALLING))
+    assert any(
+        re.match(rf"  {MISSING} RequirementsMet +False +MissingRequirements", line) for line in lines[:installing]
+    )
     published = next(number for number, line in enumerate(lines) if "publishes its client CA" in line)
     for withheld in ("Gateway", "ClientTrafficPolicy", "ConfigMap modelplane-inference-gateway-cas"):
         before = [line for line in lines[:published] if line[4:].startswith(f"{withheld} ")]
         assert before
         assert all("waits for" in line for line in before)
     gone = [line[4:].partition(" gone")[0].strip() for line in lines if " gone after " in line]
-    assert (gone[0], gone[-1]) == ("Gateway cluster-gateway", "InferenceCluster gpu-1")
-    assert len(gone) == 12
+    assert gone[0] == "Gateway cluster-gateway"  # each later one is seen by a watch of its own
+    assert set(gone) == {each.key for each in COMPOSITION.steps if each.is_watched and not each.shared} | {CLUSTER}
+    assert len(gone) == len(set(gone))
     assert not any(scratch.iterdir())
 
 

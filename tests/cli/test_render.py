@@ -102,8 +102,9 @@ def test_each_document_names_its_gate() -> None:
     assert gates["Service modelexpress-server"] == "# waits for: nothing"
     assert gates["Queue modelplane"] == "# waits for: kai-scheduler; Queue modelplane-root applied"
     assert gates["Gateway cluster-gateway"] == (
-        "# waits for: envoy-gateway, ai-gateway-crds, gaie-crds; a client CA; ClientTrafficPolicy "
-        "cluster-gateway-client-auth applied; GatewayClass envoy ready; Certificate cluster-gateway-serving ready"
+        "# waits for: envoy-gateway, ai-gateway-crds, gaie-crds; a client CA; "
+        "ConfigMap modelplane-inference-gateway-cas applied; ClientTrafficPolicy cluster-gateway-client-auth applied; "
+        "GatewayClass envoy ready; Certificate cluster-gateway-serving ready"
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from events import types
 from functions.access import kubeconfig
 from functions.access.client import Client
 from functions.catalog import COMPONENTS, CustomResource
@@ -21,9 +22,9 @@ from functions.local import substrate
 from functions.registry import FUNCTIONS
 from functions.watch.object_events import object_changed
 from functions.watch.reflector import Key, Resource
-from tests.compose.stage import Stage, steps
+from tests.compose.stage import GATEWAY, Stage, step_of, steps
 from tests.faults import Faulty, faulty
-from tests.support import CLUSTERS, conditions, open_world, put_cluster, put_kubeconfig
+from tests.support import CLUSTERS, conditions, hold, open_world, put_cluster, put_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from events.event import Event
     from functions.compose.kinds import Kind
     from functions.compose.step import Composition, Step
+    from functions.host.host import Answer
+    from functions.local.api import Answer as Answered
     from functions.local.api import Api
     from functions.local.instance import ControlPlane
     from functions.watch.reflector import Verb
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+PLAIN_QUEUE: Mapping[str, Any] = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {}, "spec": {}}
 
 
 @dataclass(kw_only=True)
@@ -100,6 +104,25 @@ class Apart(Stage):
         """Status, reason and message of the condition of a set."""
         found = conditions(self.api)[composition.condition]
         return found["status"], found["reason"], found["message"]
+
+    def found(self, step: Step) -> dict[str, Any]:
+        """An object that is there, as it is."""
+        found = self.live(step)
+        assert found is not None
+        return found
+
+    def version(self, step: Step) -> str:
+        """The resourceVersion of an object."""
+        return str(self.found(step)["metadata"]["resourceVersion"])
+
+    def free(self) -> None:
+        """Takes off what the controllers hold, who have gone."""
+        for key in ("Gateway cluster-gateway", "GatewayClass envoy"):
+            hold(self.away.api, step_of(GATEWAY, key).path, None)
+
+    async def handled(self, composition: Composition, *, tick: bool = False) -> Answer:
+        """The answer to one delivery, whatever it is."""
+        return await self.host.handle(f"compose/{composition.name}", self.check(types.TICK if tick else "Object"))
 
     def there(self, composition: Composition) -> list[str]:
         """The keys of those objects of a set that are there and that a teardown deletes, whosever they are."""
@@ -164,6 +187,23 @@ def install(control_plane: ControlPlane, *components: str) -> None:
     for crd in (each for each in wanted if isinstance(each, CustomResource)):
         wait_for(partial(_is_served, control_plane.api, crd), f"{crd.name} to be served")
     control_plane.wait_until_ready()
+
+
+def namespace_of_others(api: Api, **labels: str) -> None:
+    """The namespace, as somebody else made it."""
+    path = "/api/v1/namespaces/modelplane-system"
+    metadata = {"name": "modelplane-system", "labels": labels}
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    answer = api.request(
+        "PATCH", f"{path}?fieldManager=platform-team", manifest, content_type="application/apply-patch+yaml"
+    )
+    assert answer.status == 201, answer
+
+
+def tried(api: Api, step: Step, manifest: Mapping[str, Any]) -> Answered:
+    """The answer to a create that is only tried."""
+    named = {**manifest, "metadata": {**manifest["metadata"], "name": "tried"}}
+    return api.request("POST", f"{step.kind.path(namespace=step.namespace)}?dryRun=All", named)
 
 
 def wait_for(reached: Callable[[], bool], what: str, within: float = 60) -> None:

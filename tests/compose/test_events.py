@@ -318,7 +318,7 @@ async def test_an_address_is_cleared_when_it_is_still_gone_at_the_next_tick(away
     assert away.published() == {**before, "address": ADDRESS}
 
 
-async def test_a_gateway_that_was_deleted_keeps_its_address_until_the_tick_after_the_next(away: Apart) -> None:
+async def test_a_gateway_that_is_made_anew_keeps_its_address_until_it_has_one_again(away: Apart) -> None:
     await away.bring_up()
     before = away.published()
     hold(away.away.api, THE_GATEWAY.path, None)

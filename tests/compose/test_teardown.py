@@ -105,8 +105,7 @@ async def test_one_of_that_name_that_somebody_else_made_meanwhile_stays(
     """It takes the place of ours between the look and the delete, which therefore has to say which one it means."""
     step = step_of(GATEWAY, key)
     await away.bring_up()
-    for each in (THE_GATEWAY, THE_CLASS):
-        hold(away.away.api, each.path, None)
+    away.free()
     ours = away.live(step)
     assert ours is not None
     replaced: list[str] = []
@@ -195,8 +194,7 @@ async def went(stage: Apart, step: Step) -> None:
 async def test_who_has_to_let_go_is_named(away: Apart, composition: Composition, key: str, hint: str) -> None:
     step = step_of(composition, key)
     await away.bring_up()
-    for each in (THE_GATEWAY, THE_CLASS):
-        hold(away.away.api, each.path, None)
+    away.free()
     hold(away.away.api, step.path, [HELD])
     away.delete()
     await away.compose()
@@ -258,8 +256,7 @@ async def test_a_gateway_that_may_not_be_deleted_for_want_of_a_client_ca_is_name
 
 async def test_others_who_hold_the_cluster_read_what_stays(away: Apart) -> None:
     await away.bring_up()
-    for each in (THE_GATEWAY, THE_CLASS):
-        hold(away.away.api, each.path, None)
+    away.free()
     theirs = "/api/v1/namespaces/modelplane-system/configmaps/theirs"
     apply(away.away.api, theirs, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}})
     hold(away.api, f"{CLUSTERS}/gpu-1", [*away.holders(), HELD])
@@ -295,8 +292,7 @@ def late(stage: Apart) -> list[Event]:
 
 async def test_late_events_bring_nothing_back(away: Apart) -> None:
     await away.bring_up()
-    for each in (THE_GATEWAY, THE_CLASS):
-        hold(away.away.api, each.path, None)
+    away.free()
     last = [each.steps[0] for each in COMPOSITIONS]
     for each in last:
         hold(away.away.api, each.path, [HELD])

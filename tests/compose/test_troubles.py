@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,48 +11,33 @@ from functions.compose.gateway import NAMESPACE as SYSTEM
 from functions.compose.ownership import MANAGER
 from functions.compose.sets import COMPOSITIONS
 from functions.demo.controllers import Controllers
-from tests.compose.apart import JSON_PATCH, MERGE, finalize, install, turn, wait_for
-from tests.compose.stage import GATEWAY, MODELEXPRESS, QUEUES, applied, step_of
+from tests.compose.apart import (
+    JSON_PATCH,
+    MERGE,
+    PLAIN_QUEUE,
+    finalize,
+    install,
+    namespace_of_others,
+    tried,
+    turn,
+    wait_for,
+)
+from tests.compose.stage import GATEWAY, QUEUES, step_of
 from tests.faults import Fault, hang
 from tests.support import CRDS, apply, hold, put_kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
-    from functions.compose.step import Composition, Step
-    from functions.host.host import Answer
-    from functions.local.api import Api
     from tests.compose.apart import Apart
     from tests.faults import Faulty
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 NAMESPACE = step_of(GATEWAY, f"Namespace {SYSTEM}")
 CLASS = step_of(GATEWAY, "GatewayClass envoy")
 THE_GATEWAY = step_of(GATEWAY, "Gateway cluster-gateway")
 POLICY = step_of(GATEWAY, "ClientTrafficPolicy cluster-gateway-client-auth")
 PROXY = step_of(GATEWAY, "EnvoyProxy cluster-gateway")
 ROOT, QUEUE = QUEUES.steps
-
-
-def there(stage: Apart, step: Step) -> dict[str, Any]:
-    found = stage.live(step)
-    assert found is not None
-    return found
-
-
-def version(stage: Apart, step: Step) -> str:
-    return str(there(stage, step)["metadata"]["resourceVersion"])
-
-
-async def handled(stage: Apart, composition: Composition, *, tick: bool = False) -> Answer:
-    """The answer to one delivery, whatever it is."""
-    return await stage.host.handle(f"compose/{composition.name}", stage.check("Tick" if tick else "Object"))
-
-
-def namespace_of_others(api: Api, **labels: str) -> None:
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM, "labels": labels}}
-    path = f"{NAMESPACE.path}?fieldManager=platform-team"
-    assert api.request("PATCH", path, manifest, content_type="application/apply-patch+yaml").status == 201
 
 
 async def test_a_label_of_the_shared_namespace_that_others_own_is_theirs(away: Apart) -> None:
@@ -63,12 +47,12 @@ async def test_a_label_of_the_shared_namespace_that_others_own_is_theirs(away: A
     state, reason, message = away.says(GATEWAY)
     assert (state, reason) == ("False", "Conflict")
     assert f"{NAMESPACE}: platform-team owns .metadata.labels.modelplane.ai/namespace" in message
-    assert there(away, NAMESPACE)["metadata"]["labels"]["modelplane.ai/namespace"] == "theirs"
+    assert away.found(NAMESPACE)["metadata"]["labels"]["modelplane.ai/namespace"] == "theirs"
     assert away.ours(GATEWAY) == []
     nothing = {"metadata": {"labels": {"modelplane.ai/namespace": None}}}
     assert away.away.api.request("PATCH", NAMESPACE.path, nothing, content_type=MERGE).status == 200
     await away.compose(GATEWAY)
-    assert there(away, NAMESPACE)["metadata"]["labels"]["modelplane.ai/namespace"] == SYSTEM
+    assert away.found(NAMESPACE)["metadata"]["labels"]["modelplane.ai/namespace"] == SYSTEM
     assert PROXY.key in away.ours(GATEWAY)
 
 
@@ -82,7 +66,7 @@ async def test_ownership_noted_in_a_version_that_is_gone_is_written_anew(away: A
     older = ROOT.path.replace("/v2/", "/v1/")
     try:
         wait_for(lambda: away.away.api.request("GET", older).status == 200, "v1 to be served")
-        body = {**there(away, ROOT), "apiVersion": "scheduling.run.ai/v1"}
+        body = {**away.found(ROOT), "apiVersion": "scheduling.run.ai/v1"}
         body["metadata"] = {key: body["metadata"][key] for key in ("name", "labels", "annotations")}
         body["spec"]["resources"]["cpu"]["quota"] = 5
         path = f"{older}?fieldManager={MANAGER}&force=true"
@@ -91,226 +75,19 @@ async def test_ownership_noted_in_a_version_that_is_gone_is_written_anew(away: A
     finally:
         turn(away.away.api, crd, [{"op": "remove", "path": "/spec/versions/1"}])
     wait_for(lambda: away.away.api.request("GET", older).status == 404, "v1 not to be served")
-    assert {each["apiVersion"] for each in there(away, ROOT)["metadata"]["managedFields"]} >= {"scheduling.run.ai/v1"}
+    assert {each["apiVersion"] for each in away.found(ROOT)["metadata"]["managedFields"]} >= {"scheduling.run.ai/v1"}
     mine = f"{ROOT.path}?fieldManager={MANAGER}&force=true"
     body = {**body, "apiVersion": "scheduling.run.ai/v2"}
     refused = away.away.api.request("PATCH", mine, body, content_type="application/apply-patch+yaml")
     assert refused.status == 500
     await away.compose(QUEUES)
     assert away.says(QUEUES)[:2] == ("True", "Applied")
-    assert there(away, ROOT)["spec"]["resources"]["cpu"]["quota"] == -1
-    assert {each["apiVersion"] for each in there(away, ROOT)["metadata"]["managedFields"]} == {"scheduling.run.ai/v2"}
+    assert away.found(ROOT)["spec"]["resources"]["cpu"]["quota"] == -1
+    assert {each["apiVersion"] for each in away.found(ROOT)["metadata"]["managedFields"]} == {"scheduling.run.ai/v2"}
 
 
 def old_version(version: dict[str, Any]) -> dict[str, Any]:
     return {**version, "name": "v1", "storage": False}
-
-
-def rules_for(step: Step, *operations: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "apiGroups": [step.kind.group],
-            "apiVersions": [step.kind.version],
-            "resources": [step.kind.plural],
-            "operations": list(operations),
-        }
-    ]
-
-
-@contextmanager
-def admission(stage: Apart, kind: str, spec: dict[str, Any], probe: Callable[[], bool]) -> Iterator[None]:
-    """An admission policy of this kind is in force for a while: until `probe` says so, and until it says no more."""
-    plural = f"{kind.lower()[:-1]}ies"
-    api = stage.away.api
-    policy = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "tests"}}
-    bound: dict[str, Any] = {"policyName": "tests"}
-    if kind == "ValidatingAdmissionPolicy":
-        bound["validationActions"] = ["Deny"]
-    apply(api, f"{ADMISSION}/{plural}/tests", {**policy, "kind": kind, "spec": spec})
-    apply(api, f"{ADMISSION}/{kind.lower()}bindings/tests", {**policy, "kind": f"{kind}Binding", "spec": bound})
-    try:
-        wait_for(probe, "the policy to be in force")
-        yield
-    finally:
-        api.request("DELETE", f"{ADMISSION}/{kind.lower()}bindings/tests")
-        api.request("DELETE", f"{ADMISSION}/{plural}/tests")
-        wait_for(lambda: not probe(), "the policy to be out of force")
-
-
-def tried(api: Api, step: Step, manifest: dict[str, Any]) -> Any:
-    """The answer to a create that is only tried."""
-    name = {**manifest, "metadata": {**manifest["metadata"], "name": "tried"}}
-    return api.request("POST", f"{step.kind.path(namespace=step.namespace)}?dryRun=All", name)
-
-
-PLAIN_QUEUE = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {}, "spec": {}}
-
-
-def denial(step: Step, *operations: str) -> dict[str, Any]:
-    return {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": rules_for(step, *operations)},
-        "validations": [{"expression": "false", "message": "the platform team says no"}],
-    }
-
-
-async def test_what_admission_denies_is_refused_in_its_words_and_the_rest_goes_on(away: Apart) -> None:
-    await away.judge()
-    api = away.away.api
-    with admission(
-        away, "ValidatingAdmissionPolicy", denial(ROOT, "CREATE"), lambda: tried(api, ROOT, PLAIN_QUEUE).status == 422
-    ):
-        await away.compose()
-        for _ in range(3):
-            answer = await handled(away, QUEUES)
-            assert answer.status == 200, "asking for a redelivery would not help"
-        state, reason, message = away.says(QUEUES)
-        assert (state, reason) == ("False", "Refused")
-        assert message.startswith(f"{ROOT}: ")
-        assert "the platform team says no" in message
-        assert f"waiting for {ROOT}: {QUEUE}" in message
-        assert away.ours(MODELEXPRESS) == applied(MODELEXPRESS)
-    await away.compose(QUEUES, tick=True)
-    assert away.says(QUEUES)[:2] == ("True", "Applied")
-
-
-async def test_a_repair_that_admission_denies_is_a_conflict_that_names_the_field(away: Apart) -> None:
-    await away.judge()
-    await away.compose(QUEUES)
-    api = away.away.api
-    drift = {"spec": {"resources": {"gpu": {"limit": 8}}}}
-    assert api.request("PATCH", ROOT.path, drift, content_type=MERGE).status == 200
-    with admission(
-        away,
-        "ValidatingAdmissionPolicy",
-        denial(ROOT, "UPDATE"),
-        lambda: touched(api, ROOT).status == 422,
-    ):
-        await away.compose(QUEUES)
-        state, reason, message = away.says(QUEUES)
-        assert (state, reason) == ("False", "Conflict")
-        assert "spec.resources.gpu.limit" in message
-        assert "the platform team says no" in message
-    await away.compose(QUEUES, tick=True)
-    assert away.says(QUEUES)[:2] == ("True", "Applied")
-    assert there(away, ROOT)["spec"]["resources"]["gpu"]["limit"] == -1
-
-
-def touched(api: Api, step: Step) -> Any:
-    """The answer to a change that is only tried."""
-    patch = {"metadata": {"labels": {"tests.example.com/tried": "true"}}}
-    return api.request("PATCH", f"{step.path}?dryRun=All", patch, content_type=MERGE)
-
-
-def mutation(step: Step, expression: str) -> dict[str, Any]:
-    return {
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "IfNeeded",
-        "matchConstraints": {"resourceRules": rules_for(step, "CREATE", "UPDATE")},
-        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
-    }
-
-
-def limited(api: Api) -> bool:
-    """Whether the mutation of the next test is in force."""
-    answer = tried(api, ROOT, PLAIN_QUEUE)
-    return "resources" in answer.body.get("spec", {})
-
-
-@pytest.mark.parametrize("later", [False, True], ids=["from the start", "later"])
-async def test_a_mutation_that_insists_is_named_not_fought_and_put_right_when_it_is_gone(
-    away: Apart, *, later: bool
-) -> None:
-    written: list[str] = []
-
-    async def note(request: web.Request, real: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
-        if request.method != "GET" and "dryRun" not in request.query:
-            written.append(request.path)
-        return await real()
-
-    gpu = "Object.spec.resources{gpu: Object.spec.resources.gpu{limit: 8.0}}"
-    insists = mutation(ROOT, f"Object{{spec: Object.spec{{resources: {gpu}}}}}")
-    api = away.away.api
-    await away.judge()
-    if later:
-        await away.compose(QUEUES)
-    with admission(away, "MutatingAdmissionPolicy", insists, lambda: limited(api)):
-        if later:
-            touch = {"metadata": {"labels": {"a": "b"}}}
-            assert api.request("PATCH", ROOT.path, touch, content_type=MERGE).status == 200
-        await away.compose(QUEUES)
-        state, reason, message = away.says(QUEUES)
-        assert (state, reason) == ("False", "Conflict")
-        assert f"{ROOT}: " in message
-        assert "spec.resources.gpu.limit" in message
-        at_rest = version(away, ROOT)
-        away.faulty.faults.append(Fault("/", note))
-        for minute in range(3):
-            for _ in range(3):
-                await away.compose(QUEUES, tick=minute > 0)
-            await away.time.sleep(60)
-        assert version(away, ROOT) == at_rest
-        assert len(written) <= 1, "no more than one try where nothing changed"
-        assert away.says(QUEUES) == (state, reason, message)
-    await away.time.sleep(60)
-    await away.compose(QUEUES, tick=True)
-    assert away.says(QUEUES)[:2] == ("True", "Applied")
-    assert there(away, ROOT)["spec"]["resources"]["gpu"]["limit"] == -1
-
-
-LETS_IN = "Object.spec.tls{clientValidation: Object.spec.tls.clientValidation{optional: true}}"
-
-
-async def test_a_mutation_that_lets_callers_in_without_a_certificate_is_named(away: Apart) -> None:
-    """It adds to what was applied, which nobody owns then, so that it looks like a default of the API server's."""
-    api = away.away.api
-    namespace_of_others(api, **{"modelplane.ai/namespace": SYSTEM})
-    away.publish_ca()
-    await away.judge()
-    plain = {"apiVersion": POLICY.kind.api_version, "kind": POLICY.kind.name, "metadata": {}}
-    plain["spec"] = {
-        "targetRefs": [{"group": THE_GATEWAY.kind.group, "kind": "Gateway", "name": "cluster-gateway"}],
-        "tls": {"clientValidation": {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "x"}]}},
-    }
-
-    def in_force() -> bool:
-        found = tried(api, POLICY, plain).body.get("spec", {})
-        return bool(found.get("tls", {}).get("clientValidation", {}).get("optional"))
-
-    insists = mutation(POLICY, f"Object{{spec: Object.spec{{tls: {LETS_IN}}}}}")
-    with admission(away, "MutatingAdmissionPolicy", insists, in_force):
-        await away.compose(GATEWAY)
-        assert there(away, POLICY)["spec"]["tls"]["clientValidation"]["optional"] is True
-        state, reason, message = away.says(GATEWAY)
-        assert (state, reason) == ("False", "Conflict")
-        assert "spec.tls.clientValidation.optional" in message
-        assert away.live(THE_GATEWAY) is None
-
-
-async def test_a_quota_refuses_in_its_words(away: Apart) -> None:
-    api = away.away.api
-    namespace_of_others(api)
-    counted = f"count/{POLICY.kind.plural}.{POLICY.kind.group}"
-    path = f"/api/v1/namespaces/{SYSTEM}/resourcequotas/tight"
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "tight"},
-        "spec": {"hard": {counted: "0"}},
-    }
-    apply(api, path, quota)
-    used = {"status": {"hard": {counted: "0"}, "used": {counted: "0"}}}  # as its controller would write
-    assert api.request("PATCH", f"{path}/status", used, content_type=MERGE).status == 200
-    away.publish_ca()
-    await away.judge()
-    await away.compose(GATEWAY)
-    state, reason, message = away.says(GATEWAY)
-    assert (state, reason) == ("False", "Refused")
-    assert f"{POLICY}: " in message
-    assert "exceeded quota: tight" in message
-    assert api.request("DELETE", path).status == 200
-    async with Controllers(away.client):
-        await away.settle(GATEWAY)
 
 
 async def test_a_namespace_that_is_going_is_waited_for(away: Apart) -> None:
@@ -514,7 +291,7 @@ async def test_trouble_with_the_hub_is_for_later(away: Apart, before_hub: Faulty
     await away.restart()
     before_hub.faults.append(Fault(path, fails, exact=True))
     for tick in (False, True):
-        answer = await handled(away, GATEWAY, tick=tick)
+        answer = await away.handled(GATEWAY, tick=tick)
         assert answer.status == 503
         assert answer.outcome == "later"
         assert "etcd is away" in answer.body
@@ -524,41 +301,6 @@ async def test_trouble_with_the_hub_is_for_later(away: Apart, before_hub: Faulty
     await away.compose(GATEWAY)
     assert away.says(GATEWAY)[1] == "WaitingForObject"
     assert PROXY.key in away.ours(GATEWAY)
-
-
-async def test_a_webhook_that_cannot_be_called_is_tried_again_by_the_broker(away: Apart) -> None:
-    path = f"{ADMISSION}/validatingwebhookconfigurations/tests"
-    webhook = {
-        "name": "queues.tests.example.com",
-        "clientConfig": {"url": "https://127.0.0.1:9/"},
-        "rules": rules_for(ROOT, "CREATE"),
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",
-    }
-    manifest = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "tests"},
-        "webhooks": [webhook],
-    }
-    api = away.away.api
-    await away.judge()
-    apply(api, path, manifest)
-    try:
-        wait_for(lambda: tried(api, ROOT, PLAIN_QUEUE).status == 500, "the webhook to be called")
-        answer = await handled(away, QUEUES)
-        assert answer.status == 503
-        assert "failed calling webhook" in answer.body
-        state, reason, message = away.says(QUEUES)
-        assert (state, reason) == ("Unknown", "ServerError")
-        assert 'failed calling webhook "queues.tests.example.com"' in message
-        assert (await handled(away, QUEUES, tick=True)).status == 204, "the next tick comes by itself"
-    finally:
-        assert api.request("DELETE", path).status == 200
-    wait_for(lambda: tried(api, ROOT, PLAIN_QUEUE).status == 201, "the webhook to be called no more")
-    await away.compose(QUEUES)
-    assert away.says(QUEUES)[:2] == ("True", "Applied")
 
 
 async def test_a_controller_that_fights_is_named_after_three_repairs(away: Apart) -> None:
@@ -574,19 +316,19 @@ async def test_a_controller_that_fights_is_named_after_three_repairs(away: Apart
     for _ in range(3):
         fight()
         await away.deliver("compose/gateway", away.changed(THE_GATEWAY))
-        assert len(there(away, THE_GATEWAY)["spec"]["listeners"]) == 1
+        assert len(away.found(THE_GATEWAY)["spec"]["listeners"]) == 1
         await away.time.sleep(5)
     fight()
-    at_rest = version(away, THE_GATEWAY)
+    at_rest = away.version(THE_GATEWAY)
     for _ in range(4):
         await away.deliver("compose/gateway", away.changed(THE_GATEWAY))
         state, reason, message = away.says(GATEWAY)
         assert (state, reason) == ("False", "Conflict")
         assert "spec.listeners[name=http] (of fighter)" in message
-        assert version(away, THE_GATEWAY) == at_rest
+        assert away.version(THE_GATEWAY) == at_rest
         await away.time.sleep(5)
     await away.time.sleep(60)
     await away.compose(GATEWAY, tick=True)
-    assert len(there(away, THE_GATEWAY)["spec"]["listeners"]) == 1
+    assert len(away.found(THE_GATEWAY)["spec"]["listeners"]) == 1
     async with Controllers(away.client):
         await away.settle(GATEWAY)
