@@ -48,6 +48,8 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.host = Host(FUNCTIONS.values(), self.world)
+        self._uids: set[str] = set()
+        self._note_uids()
 
     async def install(self, *components: str) -> None:
         """Installs the real CRDs of components, all of them by default, and waits until they are served."""
@@ -153,13 +155,18 @@ class Stage:
         return dict(answer.body) if answer.status == 200 else None
 
     def ours(self, composition: Composition) -> list[str]:
-        """The keys of those objects of a set that are there and carry the owner mark."""
+        """The keys of those objects of a set that are there and carry the owner mark of a cluster of this test."""
+        self._note_uids()
         found = {each.key: self.live(each) for each in composition.steps}
         return [
             key
             for key, each in found.items()
-            if each is not None and OWNER_UID in (each["metadata"].get("annotations") or {})
+            if each is not None and (each["metadata"].get("annotations") or {}).get(OWNER_UID) in self._uids
         ]
+
+    def _note_uids(self) -> None:
+        found = self.api.request("GET", CLUSTERS).body.get("items", ())
+        self._uids |= {each["metadata"]["uid"] for each in found}
 
     async def _answers(self, crd: CustomResource) -> None:
         path = f"/apis/{crd.group}/{crd.version}/{crd.plural}"

@@ -261,8 +261,7 @@ async def test_others_who_hold_the_cluster_read_what_stays(away: Apart) -> None:
     apply(away.away.api, theirs, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}})
     hold(away.api, f"{CLUSTERS}/gpu-1", [*away.holders(), HELD])
     away.delete()
-    await away.compose()
-    assert away.holders() == [HELD]
+    await away.until(lambda: away.holders() == [HELD])
     stays = "Namespace modelplane-system stays: configmaps/theirs lives in it"
     assert away.says(GATEWAY) == ("False", "Removed", stays)
     assert away.says(QUEUES)[:2] == ("False", "Removed")

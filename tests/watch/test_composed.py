@@ -81,7 +81,7 @@ SERVED = {200, 429}
 
 
 def _requests(log: Path) -> Iterator[tuple[str, str, int]]:
-    mine = (line for line in log.read_bytes().splitlines() if b'"watcher"' in line)
+    mine = (line for line in log.read_bytes().rpartition(b"\n")[0].splitlines() if b'"watcher"' in line)
     for entry in map(orjson.loads, mine):
         path, _, query = entry["requestURI"].partition("?")
         composed = entry.get("objectRef", {}).get("resource") not in {None, *UNCOMPOSED}
