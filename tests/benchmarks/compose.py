@@ -203,9 +203,9 @@ def _inputs(hub: ControlPlane) -> Inputs:
 
 
 async def _until_waiting(hub: ControlPlane) -> None:
-    """Returns once nothing but the last component is wanting."""
+    """Returns once no requirement but the last component's is wanting."""
     deadline = time.monotonic() + _WITHIN
-    while f"waiting for {_LAST.key}: {_GATEWAY}" != _condition(hub).get("message"):
+    while f"waiting for {_LAST.key}: {_GATEWAY}" not in _condition(hub).get("message", "").split("; "):
         if time.monotonic() > deadline:
             raise TimeoutError(f"the gateway set does not come to wait for {_LAST.key} alone: {_condition(hub)}")
         await asyncio.sleep(0.1)
