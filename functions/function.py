@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ class Wake:
     """One kind of event that a function wakes on; rendered as a filter of the function's Trigger.
 
     Attributes:
-        type: The exact CloudEvent type, or a prefix of it when it ends in a dot.
+        type: The exact CloudEvent type, or a prefix of it when it ends in a dot; empty for every type.
         attributes: Further attributes that must be exactly so, such as `{"kind": "DeviceClass"}`; never empty values.
         names: With `attributes`, the values of `name` that count; empty means any.
     """
@@ -27,6 +27,9 @@ class Wake:
     type: str
     attributes: tuple[tuple[str, str], ...] = ()
     names: tuple[str, ...] = ()
+
+
+EVERY_EVENT: Final = Wake(type="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,7 @@ class Function:
         wakes_on: What its Trigger lets through.
         emits: The event types that it may answer with; disjoint from those it wakes on.
         service: The Knative Service that runs it.
+        records: Whether it needs a journal to write to.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Function:
     wakes_on: tuple[Wake, ...]
     emits: tuple[str, ...]
     service: str
+    records: bool = False
 
 
 def source_of(name: str) -> str:

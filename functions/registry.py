@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from functions import cluster
+from functions import cluster, dead_letters, journal
 from functions.compose.function import composing
 from functions.compose.sets import COMPOSITIONS
 from functions.probes import (
@@ -50,5 +50,6 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     for each in (
         *(each.FUNCTION for each in (cluster, sweep, *PROBES)),
         *(composing(each) for each in COMPOSITIONS),
+        *(each.FUNCTION for each in (journal, dead_letters)),
     )
 }

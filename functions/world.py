@@ -18,6 +18,8 @@ from functions.repairs import Repairs
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from events.journal import Journal
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -45,6 +47,7 @@ class World:
         targets: The clusters that they stand for.
         work: The looks at each cluster that are under way.
         repairs: What was put right lately on the targets.
+        journal: Where events are written down; None where nothing is.
     """
 
     hub: Hub
@@ -52,6 +55,7 @@ class World:
     clock: Clock = field(default_factory=Clock)
     work: Batches[Any, Any] = field(default_factory=Batches)
     repairs: Repairs = field(default_factory=Repairs)
+    journal: Journal | None = None
 
     @classmethod
     def open(cls, path: str | None = None) -> World:

@@ -31,6 +31,7 @@ def _object(requirement: Requirement) -> Event:
     return _change(kind, requirement.name, cluster="gpu-1")
 
 
+WRITES_ALL_DOWN = {"journal"}
 SETS = {f"compose-{each.name}" for each in COMPOSITIONS}
 each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=lambda each: each.name)
 
@@ -54,7 +55,7 @@ def test_every_known_type_has_a_model_and_the_other_way_round() -> None:
 def test_no_filter_has_an_empty_value() -> None:
     """The real broker drops a filter with an empty value, and lets every event through."""
     for document in yaml.safe_load_all(triggers(FUNCTIONS.values())):
-        for value in _leaves(document["spec"]["filters"]):
+        for value in _leaves(document["spec"].get("filters", [])):
             assert value
 
 
@@ -121,7 +122,8 @@ def test_every_function_that_something_wakes_has_its_trigger() -> None:
     ],
 )
 def test_an_event_wakes_who_is_concerned_and_no_one_else(event: Event, woken: set[str]) -> None:
-    assert {each.name for each in read_triggers(triggers(FUNCTIONS.values())) if each.matches(event)} == woken
+    matching = {each.name for each in read_triggers(triggers(FUNCTIONS.values())) if each.matches(event)}
+    assert matching == woken | WRITES_ALL_DOWN
 
 
 def _leaves(value: object) -> list[object]:

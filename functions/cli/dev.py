@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from functions.access.errors import KubeconfigInvalid
@@ -21,7 +23,13 @@ from functions.access.errors import KubeconfigInvalid
     metavar="SECONDS",
     help="How often every cluster is looked at though nothing changed.",
 )
-def dev(*, kubeconfig: str | None, tick: float) -> None:
+@click.option(
+    "--journal",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append every event as a line of JSON; `serving-stack replay` sends them again.",
+)
+def dev(*, kubeconfig: str | None, tick: float, journal: Path | None) -> None:
     """Run everything in this terminal against a hub, until Ctrl-C.
 
     Writes the conditions of each InferenceCluster that brings its own substrate, as the installed functions would, and
@@ -30,6 +38,6 @@ def dev(*, kubeconfig: str | None, tick: float) -> None:
     from functions.watch.dev import run  # noqa: PLC0415 - `dev --help` needs none of the functions
 
     try:
-        run(kubeconfig, tick)
+        run(kubeconfig, tick, journal)
     except KubeconfigInvalid as error:
         raise click.UsageError(str(error)) from None

@@ -18,10 +18,12 @@ COMMANDS: Final = {
     "check": "functions.cli.check:check",
     "demo": "functions.cli.demo:demo",
     "dev": "functions.cli.dev:dev",
+    "emit": "functions.cli.emit:emit",
     "explain": "functions.cli.explain:explain",
     "generate": "functions.cli.generate:generate",
     "local": "functions.cli.local:local",
     "render": "functions.cli.render:render",
+    "replay": "functions.cli.replay:replay",
     "requirements": "functions.cli.requirements:requirements",
     "serve": "functions.cli.serve:serve",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,14 +13,17 @@ import click
 from functions.cli.formats.lines import printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import Callable, Iterator
 
     from events.event import Event
-    from events.journal import Entry
     from events.publisher import Publisher
 
 REPLAY: Final = "replay"
 """Extension of an event that was sent again; consumers that act on each event once may go by it."""
+_OF_ONE_DELIVERY: Final = frozenset(
+    {"knativeerrordest", "knativeerrorcode", "knativeerrordata", "knativearrivaltime", "knativebrokerttl"}
+)
+"""Extensions that a Broker adds; another delivery has its own."""
 EPILOG: Final = """\
 Exit codes:
 
@@ -46,9 +50,18 @@ class Moment(click.ParamType[datetime]):
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
+@dataclass(slots=True)
+class Tally:
+    """What became of the lines of a journal."""
+
+    sent: int = 0
+    refused: int = 0
+    broken: int = 0
+
+
 @click.command(epilog=EPILOG)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--to", "sink", metavar="URL", required=True, help="Where to: a Broker's or a function's URL.")
+@click.option("--to", "sink", metavar="URL", help="Where to: a Broker's or a function's URL.")
 @click.option("--cluster", metavar="NAME", help="Only events about this InferenceCluster.")
 @click.option("--type", "type_", metavar="TYPE", help="Only events of this type; one that ends in a dot is a prefix.")
 @click.option("--since", type=Moment(), metavar="TIME", help="Only events of that moment or later.")
@@ -57,7 +70,7 @@ class Moment(click.ParamType[datetime]):
 def replay(
     *,
     file: Path,
-    sink: str,
+    sink: str | None,
     cluster: str | None,
     type_: str | None,
     since: datetime | None,
@@ -69,28 +82,8 @@ def replay(
     Ids and sources stay as they were, and each event carries the extension `replay`. A function that gets one looks at
     the world as it is now, so that nothing is done twice.
     """
-    from events.journal import read_journal  # noqa: PLC0415 - `replay --help` needs none of this
-    from events.publisher import NoSink, Publisher  # noqa: PLC0415
+    from events.publisher import NoSink, Publisher  # noqa: PLC0415 - `replay --help` needs none of this
 
-    try:
-        publisher = Publisher(sink, extensions={REPLAY: "true"})
-    except NoSink as trouble:
-        raise click.BadParameter(str(trouble), param_hint="--to") from None
-    entries = list(read_journal(file))
-    broken = [each for each in entries if each.event is None]
-    for each in broken:
-        click.echo(f"{file}:{each.number}: {printable(each.trouble)}; passed over", err=True)
-    wanted = _wanted(entries, cluster=cluster, type_=type_, since=since)
-    if dry_run:
-        for event in wanted:
-            click.echo(f"{event.id} {event.type} {event.subject or ''}".rstrip())
-        return int(bool(broken))
-    sent, refused = asyncio.run(_send(publisher, wanted, rate))
-    click.echo(f"{sent} events sent to {printable(sink)}", err=True)
-    return int(bool(broken or refused))
-
-
-def _wanted(entries: Iterable[Entry], *, cluster: str | None, type_: str | None, since: datetime | None) -> list[Event]:
     def is_wanted(event: Event) -> bool:
         return (
             (cluster is None or event.extensions.get("cluster") == cluster)
@@ -98,28 +91,47 @@ def _wanted(entries: Iterable[Entry], *, cluster: str | None, type_: str | None,
             and (since is None or (event.time is not None and event.time >= since))
         )
 
-    return [each.event for each in entries if each.event is not None and is_wanted(each.event)]
+    tally = Tally()
+    events = _events(file, is_wanted, tally)
+    if dry_run:
+        for event in events:
+            click.echo(printable(f"{event.id} {event.type} {event.subject or ''}".rstrip()))
+    elif sink is None:
+        raise click.UsageError("say where to send them: --to URL, or --dry-run to see them")
+    else:
+        try:
+            publisher = Publisher(sink, extensions={REPLAY: "true"})
+        except NoSink as trouble:
+            raise click.BadParameter(str(trouble), param_hint="--to") from None
+        asyncio.run(_send(publisher, events, tally, pause=1 / rate if rate else 0.0))
+        click.echo(f"{tally.sent} events sent to {printable(sink)}", err=True)
+    return int(bool(tally.broken or tally.refused))
 
 
-async def _paced(events: Iterable[Event], rate: float | None) -> AsyncIterator[Event]:
-    """The events, so many a second at most."""
-    for number, event in enumerate(events):
-        if rate is not None and number:
-            await asyncio.sleep(1 / rate)
-        yield event
+def _events(file: Path, is_wanted: Callable[[Event], bool], tally: Tally) -> Iterator[Event]:
+    """The events that are wanted; a line that is broken is named."""
+    from events.journal import read_journal  # noqa: PLC0415 - see above
+
+    for entry in read_journal(file):
+        if entry.event is None:
+            tally.broken += 1
+            click.echo(f"{file}:{entry.number}: {printable(entry.trouble)}; passed over", err=True)
+        elif is_wanted(entry.event):
+            extensions = {name: text for name, text in entry.event.extensions.items() if name not in _OF_ONE_DELIVERY}
+            yield replace(entry.event, extensions=extensions)
 
 
-async def _send(publisher: Publisher, events: Iterable[Event], rate: float | None) -> tuple[int, int]:
-    """How many were taken, and how many were not; those that were not are named."""
+async def _send(publisher: Publisher, events: Iterator[Event], tally: Tally, *, pause: float) -> None:
+    """Sends one after the other; one that is not taken is named."""
     from events.publisher import NotAccepted  # noqa: PLC0415 - see above
 
-    sent = refused = 0
     async with publisher:
-        async for event in _paced(events, rate):
+        for event in events:
+            if pause and tally.sent + tally.refused:
+                await asyncio.sleep(pause)
             try:
                 await publisher.publish((event,))
-                sent += 1
+                tally.sent += 1
             except NotAccepted as trouble:
-                refused += 1
-                click.echo(f"{event.id}: {printable(str(trouble))}", err=True)
-    return sent, refused
+                tally.refused += 1
+                click.echo(f"{printable(event.id)}: {printable(str(trouble))}", err=True)

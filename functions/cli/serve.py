@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import click
 
@@ -66,6 +67,14 @@ import click
     type=click.Path(exists=True, dir_okay=False),
     help="Of the hub; by default what kubectl would use, in a pod its ServiceAccount.",
 )
+@click.option(
+    "--journal",
+    envvar="SERVING_STACK_JOURNAL",
+    show_envvar=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where `journal` or `dead-letters` writes events; without it neither is served.",
+)
 def serve(
     *,
     names: str | None,
@@ -75,6 +84,7 @@ def serve(
     connections: int,
     log_level: str,
     kubeconfig: str | None,
+    journal: Path | None,
 ) -> None:
     """Serve functions over HTTP, as Knative calls them.
 
@@ -93,6 +103,7 @@ def serve(
             connections=connections,
             log_level=log_level,
             kubeconfig=kubeconfig,
+            journal=journal,
         )
     except process.WrongSetting as error:
         raise click.UsageError(str(error)) from None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from events.journal import Journal
 from events.publisher import NoSink, Publisher
 from functions.access.errors import KubeconfigInvalid
 from functions.host import log, run
@@ -17,6 +18,8 @@ from functions.registry import FUNCTIONS
 from functions.world import World
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from functions.function import Function
 
 _log = logging.getLogger(__name__)
@@ -35,6 +38,7 @@ def serve(
     connections: int,
     log_level: str,
     kubeconfig: str | None,
+    journal: Path | None = None,
 ) -> None:
     """Serve until a signal says to end.
 
@@ -46,15 +50,17 @@ def serve(
         connections: How many may be open at once.
         log_level: Least level that is logged.
         kubeconfig: File for the hub; None for what kubectl would use, in a pod its ServiceAccount.
+        journal: File of the functions that record events; None where none of them is served.
 
     Raises:
         WrongSetting: One cannot be had, such as a port that is taken.
     """
     log.configure(log_level)
-    functions, publisher = _chosen(names), _publisher()
+    functions, publisher = _chosen(names, records=journal is not None), _publisher()
 
     async def run_until_told() -> None:
         world = World.open(kubeconfig)
+        world.journal = None if journal is None else Journal(journal)
         gc.freeze()  # it lives as long as the process, so the collector need not look at it ever again
         gc.enable()
         host = Host(functions, world, publisher)
@@ -71,14 +77,17 @@ def serve(
         raise WrongSetting(str(error)) from None
 
 
-def _chosen(names: str | None) -> list[Function]:
+def _chosen(names: str | None, *, records: bool) -> list[Function]:
     if names is None:
-        return list(FUNCTIONS.values())
+        return [each for each in FUNCTIONS.values() if records or not each.records]
     wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     unknown = [name for name in wanted if name not in FUNCTIONS]
     if unknown or not wanted:
         what = f"unknown function {', '.join(unknown)}" if unknown else "no function is named"
         raise WrongSetting(f"--functions: {what}; there are {', '.join(FUNCTIONS)}")
+    recording = [name for name in wanted if FUNCTIONS[name].records]
+    if recording and not records:
+        raise WrongSetting(f"--functions: {', '.join(recording)} needs --journal FILE")
     return [FUNCTIONS[name] for name in wanted]
 
 

@@ -13,22 +13,26 @@ import uvloop
 
 from events import types
 from events.codec import read
+from events.journal import Journal
 from functions.host import log
 from functions.watch.runtime import Runtime
 from functions.world import World
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from events.event import Event
 
 _log: Final = logging.getLogger(__name__)
 
 
-def run(kubeconfig: str | None, tick: float) -> None:
+def run(kubeconfig: str | None, tick: float, journal: Path | None = None) -> None:
     """Runs until SIGINT or SIGTERM, and logs to stderr.
 
     Args:
         kubeconfig: Path of the hub's; None for what kubectl would use.
         tick: Seconds between two sweeps of everything.
+        journal: File to which each event is appended; None for none.
 
     Raises:
         KubeconfigInvalid: There is none, or it leads nowhere.
@@ -37,7 +41,7 @@ def run(kubeconfig: str | None, tick: float) -> None:
     # A line for each event is for `serve`; here the broker tells what could not be delivered.
     logging.getLogger("functions.host.host").setLevel(logging.ERROR)
     allow_many_connections()
-    uvloop.run(_run(kubeconfig, tick))
+    uvloop.run(_run(kubeconfig, tick, journal))
 
 
 def allow_many_connections() -> None:
@@ -47,12 +51,13 @@ def allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _run(kubeconfig: str | None, tick: float) -> None:
+async def _run(kubeconfig: str | None, tick: float, journal: Path | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     world = World.open(kubeconfig)
+    world.journal = None if journal is None else Journal(journal)
     try:
         async with Runtime(world, tick=tick, on_event=Reporter().report):
             hint = "kubectl get inferenceclusters shows the conditions; Ctrl-C ends"

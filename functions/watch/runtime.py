@@ -18,7 +18,7 @@ from events.delivery import InProcess, Response
 from events.event import JSON, Event
 from events.publisher import NotAccepted
 from events.triggers import read_triggers
-from functions import manifests
+from functions import dead_letters, manifests
 from functions.deploy_files import deploy_directory
 from functions.host.host import Host
 from functions.registry import FUNCTIONS
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from functions.world import World
 
 TICK_SECONDS: Final = 60.0
-DEAD_LETTERS: Final = "/"
-"""Where the Triggers' dead letters go: a Service of its own, below no path."""
 _GRACE_SECONDS: Final = 1.0
 _TICK_SOURCE: Final = f"/apis/v1/namespaces/{manifests.NAMESPACE}/pingsources/tick"
 _log: Final = logging.getLogger(__name__)
@@ -62,9 +60,11 @@ class Runtime:
         self._world = world
         self._tick = tick
         self._on_event = on_event
-        self._host = Host(FUNCTIONS.values(), world)
+        self._host = Host((each for each in FUNCTIONS.values() if world.journal or not each.records), world)
         self._source = WatchSource(world, self.publish)
-        self.broker = Broker(read_triggers(_triggers()), InProcess(self._call), sleep=world.clock.sleep)
+        served = self._host.functions
+        triggers = [each for each in read_triggers(_triggers()) if _function(each.subscriber.path) in served]
+        self.broker = Broker(triggers, InProcess(self._call), sleep=world.clock.sleep)
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -104,9 +104,9 @@ class Runtime:
                 _log.error("an event is dropped", extra={"type": event.type, "detail": str(refusal)})
 
     async def _call(self, path: str, event: Event) -> Response:
-        if path == DEAD_LETTERS:
+        if _function(path) == dead_letters.NAME:
             return Response(status=204)  # the broker has logged it with the reason
-        answer = await self._host.handle(path.strip("/"), event)
+        answer = await self._host.handle(_function(path), event)
         for each in answer.events:
             self._on_event(each)
         retry_after = None if answer.retry_after is None else float(answer.retry_after)
@@ -128,6 +128,10 @@ def tick(world: World) -> Event:
         datacontenttype=JSON,
         data=b"{}",
     )
+
+
+def _function(path: str) -> str:
+    return path.strip("/")
 
 
 def _triggers() -> str:

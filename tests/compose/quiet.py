@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from functions.access.client import MERGE_PATCH
 from functions.catalog import component
+from functions.compose import kinds
 from functions.compose.exactness import compare
 from functions.compose.ownership import OWNER_UID, is_ours, marked
 from functions.compose.sets import COMPOSITIONS
@@ -147,10 +149,24 @@ async def _state(land: Land) -> tuple[str, str]:
     uid = cluster["metadata"]["uid"]
     found = {key: each for key, step in OWN.items() if (each := await land.look(step)) is not None}
     versions = [cluster, *found.values()]
-    waiting = [key for key, each in found.items() if is_ours(each, uid) and OWN[key].ready(each) is not None]
+    waiting = [
+        key
+        for key, each in found.items()
+        if _is_going(land, OWN[key], each) or (is_ours(each, uid) and OWN[key].ready(each) is not None)
+    ]
     if THE_GATEWAY.key not in found or not is_ours(found[THE_GATEWAY.key], uid):
         waiting = [key for key in waiting if key != POLICY.key]  # there is nothing for it to take effect on
     return " ".join(each["metadata"]["resourceVersion"] for each in versions), ", ".join(waiting)
+
+
+def _is_going(land: Land, step: Step, found: dict[str, Any]) -> bool:
+    """Whether an object is being deleted; the API server may have to be reminded of a definition that is."""
+    going = "deletionTimestamp" in found["metadata"]
+    if going and step.kind is kinds.DEFINITION:
+        land.api.request(
+            "PATCH", step.path, {"metadata": {"annotations": {"touched": str(monotonic())}}}, content_type=MERGE_PATCH
+        )
+    return going
 
 
 def _is_marked(found: dict[str, Any]) -> bool:
