@@ -1,6 +1,6 @@
 """Triggers as the embedded broker uses them, read from the YAML that is also applied to a cluster.
 
-`serving-stack dev` and the tests read `deploy/knative/triggers.yaml` with it. What the embedded broker would not
+`serving-stack dev` and the tests read `deploy/knative/base/triggers.yaml` with it. What the embedded broker would not
 honour (an audience, a CESQL filter, an unknown key) is an error here, so that a Trigger never does less than it says.
 """
 

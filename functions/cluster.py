@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from events import types
 from events.codec import read
+from functions import rights
 from functions.access.errors import AccessError, Forbidden
 from functions.access.targets import ABSENT
 from functions.catalog import COMPONENTS, CustomResource
@@ -181,4 +182,5 @@ FUNCTION: Final = Function(
     wakes_on=_wakes(),
     emits=(types.CHECK_REQUESTED, types.DELETING),
     service="cluster",
+    rights=(*rights.LIST_CLUSTERS, *rights.LIST_KUBECONFIGS),
 )

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from functions import rights
 from functions.access.errors import AccessError
 from functions.access.names import is_object_name
 from functions.conditions import fit
@@ -76,5 +77,6 @@ FUNCTION: Final = Function(
     wakes_on=(),
     emits=(),
     service="dead-letters",
+    rights=(*rights.READ_CLUSTERS, *rights.TELL),
     records=True,
 )

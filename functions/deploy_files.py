@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
+
+NAMESPACE: Final = "modelplane-serving-stack"
+"""Where everything of ours is installed."""
+BROKER: Final = "serving-stack"
 
 
 def deploy_directory() -> Path:

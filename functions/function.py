@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from events.event import Event
+    from functions.rights import Right
     from functions.world import World
 
 Handler: TypeAlias = "Callable[[Event, World], Awaitable[Sequence[Event]]]"
@@ -42,6 +43,7 @@ class Function:
         wakes_on: What its Trigger lets through.
         emits: The event types that it may answer with; disjoint from those it wakes on.
         service: The Knative Service that runs it.
+        rights: What it takes on the hub.
         records: Whether it needs a journal to write to.
     """
 
@@ -50,6 +52,7 @@ class Function:
     wakes_on: tuple[Wake, ...]
     emits: tuple[str, ...]
     service: str
+    rights: tuple[Right, ...] = ()
     records: bool = False
 
 

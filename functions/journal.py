@@ -42,5 +42,6 @@ FUNCTION: Final = Function(
     wakes_on=(EVERY_EVENT,),
     emits=(),
     service="journal",
+    rights=(),
     records=True,
 )

@@ -13,7 +13,7 @@ from events.triggers import read_triggers
 from events.types import MODELS
 from functions.catalog import COMPONENTS, CustomResource
 from functions.compose.sets import COMPOSITIONS
-from functions.manifests import DELIVERY, triggers
+from functions.manifests.triggers import DELIVERY, triggers
 from functions.registry import FUNCTIONS
 
 if TYPE_CHECKING:

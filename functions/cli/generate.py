@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from functions.catalog import COMPONENTS
+from functions.catalog import COMPONENTS, Stack
 from functions.cli.render import markdown as objects
 from functions.cli.requirements import markdown as requirements
 from functions.compose.sets import COMPOSITIONS
 from functions.deploy_files import deploy_directory
-from functions.manifests import triggers
+from functions.manifests.event_types import event_types
+from functions.manifests.permissions import TARGET, hub_accounts, on_target, permissions
+from functions.manifests.triggers import triggers
 from functions.registry import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -25,11 +27,15 @@ END = "<!-- end of generated -->\n"
 @click.command(hidden=True)
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 where a file is stale.")
 def generate(*, check: bool) -> None:
-    """Write the Triggers and the README's tables."""
+    """Write Triggers, permissions, event types and the README's tables."""
     root = deploy_directory().parent
     readme = root / "README.md"
+    base, target = deploy_directory() / "knative" / "base", deploy_directory() / "target"
     wanted = {
-        deploy_directory() / "knative" / "triggers.yaml": triggers(FUNCTIONS.values()),
+        base / "triggers.yaml": triggers(FUNCTIONS.values()),
+        base / "permissions.yaml": permissions(hub_accounts(FUNCTIONS.values())),
+        base / "event-types.yaml": event_types(),
+        **{target / each.lower() / "permissions.yaml": permissions({TARGET: on_target(each)}) for each in Stack},
         readme: _filled(readme, {"requirements": requirements(COMPONENTS), "objects": objects(COMPOSITIONS)}),
     }
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]

@@ -10,6 +10,7 @@ from functions.access.targets import SecretVersion
 from functions.compose import kinds
 from functions.compose.passes import Ask
 from functions.compose.reconcile import reconcile
+from functions.compose.rights import on_hub
 from functions.compose.states import Reason
 from functions.conditions import Status
 from functions.function import Function, Later, Wake, source_of
@@ -57,7 +58,14 @@ def composing(composition: Composition) -> Function:
         type_ = _type(reconciled)
         return (composition_judged(source, reconciled.cluster, composition.name, type_, condition=said, now=now),)
 
-    return Function(name=name, handler=handle, wakes_on=_wakes(composition), emits=EMITS, service="compose")
+    return Function(
+        name=name,
+        handler=handle,
+        wakes_on=_wakes(composition),
+        emits=EMITS,
+        service="compose",
+        rights=on_hub(composition),
+    )
 
 
 def _ask(event: Event) -> Ask:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 ADDRESS: Final = "203.0.113.10"
 FINALIZER: Final = "gateway.envoyproxy.io/demo"
-_CLASS_FINALIZER: Final = "gateway-exists-finalizer.gateway.networking.k8s.io"
+CLASS_FINALIZER: Final = "gateway-exists-finalizer.gateway.networking.k8s.io"
+FINALIZERS: Final = frozenset({FINALIZER, CLASS_FINALIZER})
+"""Those that the stand-ins take off themselves."""
 _POLL: Final = 0.02
 
 
@@ -95,7 +97,7 @@ class Controllers:
         if "deletionTimestamp" in found["metadata"]:
             await self._finalize(kinds.GATEWAY_CLASS, found, [])
         elif not _says(found, "Accepted"):
-            await self._finalize(kinds.GATEWAY_CLASS, found, [_CLASS_FINALIZER])
+            await self._finalize(kinds.GATEWAY_CLASS, found, [CLASS_FINALIZER])
             await self._status(kinds.GATEWAY_CLASS, found, {"conditions": [_condition(found, "Accepted")]})
 
     async def _gateway(self, found: dict[str, Any]) -> None:

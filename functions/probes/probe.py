@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from events import types
 from functions.catalog import CustomResource
 from functions.function import Function, Wake, source_of
+from functions.probes.rights import ON_HUB
 from functions.results import cluster_of, requirement_judged, requirements_judged
 from functions.review import Ask, review
 
@@ -46,7 +47,7 @@ def probe(component: Component) -> Function:
         said = (requirement_judged(source, reviewed, component, now), requirements_judged(source, reviewed, now))
         return [each for each in said if each is not None]
 
-    return Function(name=name, handler=handle, wakes_on=_wakes(component), emits=EMITS, service="probes")
+    return Function(name=name, handler=handle, wakes_on=_wakes(component), emits=EMITS, service="probes", rights=ON_HUB)
 
 
 def _wakes(component: Component) -> tuple[Wake, ...]:

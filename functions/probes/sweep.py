@@ -12,6 +12,7 @@ from functions.conditions import REQUIREMENTS_MET
 from functions.counts import COUNTS, UNANNOUNCED
 from functions.function import Function, Poison, Wake, source_of
 from functions.probes.probe import EMITS
+from functions.probes.rights import ON_HUB
 from functions.results import cluster_of, requirement_judged, requirements_judged
 from functions.review import Ask, review
 
@@ -56,4 +57,5 @@ FUNCTION = Function(
     wakes_on=(Wake(type=types.CHECK_REQUESTED),),
     emits=EMITS,
     service="probes",
+    rights=ON_HUB,
 )

@@ -18,8 +18,8 @@ from events.delivery import InProcess, Response
 from events.event import JSON, Event
 from events.publisher import NotAccepted
 from events.triggers import read_triggers
-from functions import dead_letters, manifests
-from functions.deploy_files import deploy_directory
+from functions import dead_letters
+from functions.deploy_files import NAMESPACE, deploy_directory
 from functions.host.host import Host
 from functions.registry import FUNCTIONS
 from functions.watch.source import WatchSource
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 TICK_SECONDS: Final = 60.0
 _GRACE_SECONDS: Final = 1.0
-_TICK_SOURCE: Final = f"/apis/v1/namespaces/{manifests.NAMESPACE}/pingsources/tick"
+_TICK_SOURCE: Final = f"/apis/v1/namespaces/{NAMESPACE}/pingsources/tick"
 _log: Final = logging.getLogger(__name__)
 
 
@@ -136,4 +136,4 @@ def _function(path: str) -> str:
 
 def _triggers() -> str:
     """The Triggers that are installed on a cluster as well."""
-    return (deploy_directory() / "knative" / "triggers.yaml").read_text()
+    return (deploy_directory() / "knative" / "base" / "triggers.yaml").read_text()

@@ -46,7 +46,7 @@ def test_what_it_wrote_is_not_stale(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        pytest.param("deploy/knative/triggers.yaml", "cert-manager", id="triggers"),
+        pytest.param("deploy/knative/base/triggers.yaml", "cert-manager", id="triggers"),
         pytest.param("README.md", "| `cert-manager` |", id="readme"),
     ],
 )

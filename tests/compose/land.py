@@ -108,6 +108,11 @@ class Land:
         for each in self.processes:
             await each.world.close()
 
+    @property
+    def has_controllers(self) -> bool:
+        """Whether the stand-ins for the controllers run."""
+        return self._controllers is not None
+
     async def control(self, *, on: bool) -> None:
         """Starts or ends the stand-ins for the controllers."""
         if on and self._controllers is None:

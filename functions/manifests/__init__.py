@@ -1,0 +1,1 @@
+"""What is generated of `deploy/`, from the declarations of the functions."""
