@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "replay": "functions.cli.replay:replay",
     "requirements": "functions.cli.requirements:requirements",
     "serve": "functions.cli.serve:serve",
+    "watch": "functions.cli.watch:watch",
 }
 BUG: Final = 70
 UNWRITTEN: Final = 74

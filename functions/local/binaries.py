@@ -1,6 +1,6 @@
-"""Where etcd, kube-apiserver and kube-controller-manager come from.
+"""Where etcd, kube-apiserver, kube-controller-manager and kubectl come from, and how any Go program is built once.
 
-`KUBEBUILDER_ASSETS` if it is set, else the user's cache, else a build from the Go modules in deploy/local/controlplane.
+`KUBEBUILDER_ASSETS` if it is set, else the user's cache, else a build from the Go modules in deploy/local.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ PACKAGES: Final[Mapping[str, str]] = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
 }
+KUBECTL: Final[Mapping[str, str]] = {"kubectl": "k8s.io/kubernetes/cmd/kubectl"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,18 @@ def find_binaries() -> Binaries:
     )
 
 
+def find_kubectl() -> Path:
+    """Kubernetes' own kubectl, of the control plane's version; built if need be, as the servers are.
+
+    Raises:
+        LocalError: The build is not possible.
+    """
+    asset = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/none", "kubectl")
+    if os.access(asset, os.X_OK):
+        return asset.resolve()
+    return build(deploy_directory() / "local" / "kubectl", KUBECTL, kind="kubectl", what="kubectl") / "kubectl"
+
+
 def _assets(directory: Path) -> Path:
     missing = [name for name in PACKAGES if not os.access(directory / name, os.X_OK)]
     if missing:
@@ -64,12 +77,16 @@ def _assets(directory: Path) -> Path:
     return directory.resolve()
 
 
-def build(module: Path, packages: Mapping[str, str]) -> Path:
+def build(
+    module: Path, packages: Mapping[str, str], *, kind: str = "controlplane", what: str = "the control plane"
+) -> Path:
     """Build programs from a Go module, unless the cache has them from the same sources.
 
     Args:
         module: The directory with go.mod and go.sum; nothing is written there.
         packages: The main packages by the name of their program.
+        kind: The folder of the cache that keeps such builds.
+        what: What is built, for the message to those who wait for another process to build it.
 
     Returns:
         The directory that holds the programs.
@@ -89,7 +106,7 @@ def build(module: Path, packages: Mapping[str, str]) -> Path:
     sources = [(module / name).read_bytes() for name in ("go.mod", "go.sum") if (module / name).exists()]
     inputs = [*sources, *(text.encode() for text in (*flags, *packages, sys.platform, platform.machine()))]
     digest = hashlib.sha256(b"\0".join(inputs)).hexdigest()[:16]
-    return made_once(cache_directory() / "controlplane" / digest, "the control plane", compile_all)
+    return made_once(cache_directory() / kind / digest, what, compile_all)
 
 
 def _version_flags(module: Path) -> str:

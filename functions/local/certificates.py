@@ -47,10 +47,12 @@ class Authority:
         builder = _builder(name, key.public_key()).issuer_name(name).add_extension(constraint, critical=True)
         return cls(key, builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()))
 
-    def serving(self) -> tuple[bytes, bytes]:
-        """Certificate and key, as PEM, of a server at 127.0.0.1 and localhost."""
-        names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))])
-        return self._sign(_name("kube-apiserver", ()), ExtendedKeyUsageOID.SERVER_AUTH, names)
+    def serving(self, *, names: Sequence[str] = (), addresses: Sequence[str] = ()) -> tuple[bytes, bytes]:
+        """Certificate and key, as PEM, of a server at 127.0.0.1 and localhost, and at further names and addresses."""
+        hosts = [x509.DNSName(name) for name in ("localhost", *names)]
+        numbers = [x509.IPAddress(IPv4Address(address)) for address in ("127.0.0.1", *addresses)]
+        alternatives = x509.SubjectAlternativeName([*hosts, *numbers])
+        return self._sign(_name("kube-apiserver", ()), ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def client(self, user: str, groups: Sequence[str] = ()) -> tuple[bytes, bytes]:
         """Certificate and key, as PEM, by which the API server knows a user of some groups."""

@@ -9,7 +9,8 @@ import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from functions.local.errors import LocalError
 from functions.local.processes import Identity
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SERVERS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
+KEEPER: Final = "knative"
+"""The process that keeps a control plane with Knative, and starts all the others of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,13 @@ class Status:
         exists: A control plane was started here and not taken down.
         starting: The process that starts it is still at work, or owns it for as long as it lives.
         running: By the name of each server, whether it runs.
+        programs: By namespace and name of each Deployment that runs beside them, whether its program does.
     """
 
     exists: bool
     starting: bool
     running: Mapping[str, bool]
+    programs: Mapping[str, bool] = MappingProxyType({})
 
     @property
     def up(self) -> bool:
@@ -43,6 +48,14 @@ class Status:
     def in_use(self) -> bool:
         """Whether something runs here that a second control plane must not disturb."""
         return self.starting or any(self.running.values())
+
+
+class _Written(NamedTuple):
+    """What is written down: who owns the instance, its servers, and the programs that run beside them."""
+
+    owner: Identity | None
+    servers: dict[str, Identity]
+    programs: dict[str, Identity]
 
 
 class InstanceDirectory:
@@ -88,7 +101,7 @@ class InstanceDirectory:
         # A rename is all or nothing, so of two that claim at once one sees the other.
         staged = Path(tempfile.mkdtemp(prefix=".control-plane-", dir=self.root))
         try:
-            write_private(staged / self._record.name, _dump(Identity.of(os.getpid()), {}))
+            write_private(staged / self._record.name, _dump(_Written(Identity.of(os.getpid()), {}, {})))
             staged.rename(self.home)
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
@@ -96,27 +109,42 @@ class InstanceDirectory:
 
     def owned(self) -> bool:
         """Whether it is this process's own still: another may have taken down what this one starts."""
-        owner, _ = self._load()
-        return owner is not None and owner == Identity.of(os.getpid())
+        return self.owned_by(Identity.of(os.getpid()))
+
+    def owned_by(self, process: Identity | None) -> bool:
+        """Whether that process claimed it and did not let go."""
+        return process is not None and self._load().owner == process
 
     def record(self, server: str, pid: int) -> None:
         """Note that a server runs as process `pid`."""
-        owner, servers = self._load()
+        written = self._load()
         identity = Identity.of(pid)
         if identity is not None:
-            self._save(owner, servers | {server: identity})
+            self._save(written._replace(servers=written.servers | {server: identity}))
+
+    def record_programs(self, pids: Mapping[str, int]) -> None:
+        """Note which programs run beside the servers; those that were noted before and are not among them ended.
+
+        Args:
+            pids: Process ids by the names that `status` tells.
+        """
+        found = {name: Identity.of(pid) for name, pid in pids.items()}
+        programs = {name: identity for name, identity in found.items() if identity is not None}
+        self._save(self._load()._replace(programs=programs))
 
     def disown(self) -> None:
         """Let the servers live on without this process."""
-        self._save(None, self._load()[1])
+        self._save(self._load()._replace(owner=None))
 
     def status(self) -> Status:
         """What is true now, by the processes and not by what was written down."""
-        owner, servers = self._load()
+        owner, servers, programs = self._load()
+        known = (*SERVERS, *(name for name in servers if name not in SERVERS))
         return Status(
             exists=self.home.is_dir(),
             starting=owner is not None and owner.alive(),
-            running={name: name in servers and servers[name].alive() for name in SERVERS},
+            running={name: name in servers and servers[name].alive() for name in known},
+            programs={name: identity.alive() for name, identity in sorted(programs.items())},
         )
 
     def end(self) -> None:
@@ -127,11 +155,14 @@ class InstanceDirectory:
         """
         if not self.home.is_dir():
             return
-        _, servers = self._load()
+        written = self._load()
         with contextlib.suppress(FileNotFoundError):
-            self._save(None, servers)  # so that who still starts it knows why a server ends
-        # In reverse, so that none outlives what it talks to and logs about it.
-        for identity in reversed(servers.values()):
+            self._save(written._replace(owner=None))  # so that who still starts it knows why a server ends
+        # The keeper first, for it starts again what ends; the servers in reverse, so that none outlives what it talks
+        # to and logs about it.
+        servers = dict(written.servers)
+        keeper = servers.pop(KEEPER, None)
+        for identity in filter(None, (keeper, *written.programs.values(), *reversed(servers.values()))):
             identity.kill()
         self.remove()
 
@@ -145,31 +176,37 @@ class InstanceDirectory:
         with contextlib.suppress(OSError):  # something else is in it, or it is gone
             self.root.rmdir()
 
-    def _load(self) -> tuple[Identity | None, dict[str, Identity]]:
+    def _load(self) -> _Written:
         try:
             written = json.loads(self._record.read_bytes())
             owner = Identity(**written["owner"]) if written["owner"] else None
-            return owner, {name: Identity(**identity) for name, identity in written["servers"].items()}
+            return _Written(owner, _identities(written["servers"]), _identities(written.get("programs", {})))
         except (FileNotFoundError, NotADirectoryError):
-            return None, {}
+            return _Written(None, {}, {})
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise LocalError(
                 f"{self._record} cannot be read ({type(error).__name__}). See with ps whether an etcd or a "
                 f"kube-apiserver runs from {self.home}, then delete that directory"
             ) from error
 
-    def _save(self, owner: Identity | None, servers: Mapping[str, Identity]) -> None:
+    def _save(self, written: _Written) -> None:
         fresh = self._record.with_suffix(".new")
-        write_private(fresh, _dump(owner, servers))
+        write_private(fresh, _dump(written))
         fresh.replace(self._record)
 
 
-def _dump(owner: Identity | None, servers: Mapping[str, Identity]) -> bytes:
-    written: dict[str, Any] = {
-        "owner": asdict(owner) if owner else None,
-        "servers": {name: asdict(identity) for name, identity in servers.items()},
+def _identities(written: Mapping[str, Any]) -> dict[str, Identity]:
+    return {name: Identity(**identity) for name, identity in written.items()}
+
+
+def _dump(written: _Written) -> bytes:
+    document: dict[str, Any] = {
+        "owner": asdict(written.owner) if written.owner else None,
+        "servers": {name: asdict(identity) for name, identity in written.servers.items()},
     }
-    return json.dumps(written, indent=2).encode()
+    if written.programs:
+        document["programs"] = {name: asdict(identity) for name, identity in written.programs.items()}
+    return json.dumps(document, indent=2).encode()
 
 
 def write_private(path: Path, content: bytes) -> None:

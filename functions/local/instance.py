@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -60,6 +61,23 @@ _AUDIT_POLICY: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an API server listens that others than this machine's own processes reach, in a network of its own.
+
+    Attributes:
+        port: Its port on every address there.
+        address: The one that it tells of itself.
+        names: Further host names by which it is called.
+        addresses: Further addresses.
+    """
+
+    port: int
+    address: str
+    names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+
 class ControlPlane:
     """A Kubernetes API server of one's own; a context manager that starts and stops it.
 
@@ -70,6 +88,7 @@ class ControlPlane:
         directory: Where it lives; None for a temporary directory, from `start` to `stop`.
         audit: Log each request as a line of JSON to `audit_log`.
         detached: The servers outlive this process, until `InstanceDirectory.end`.
+        place: Where the API server listens; None for a free port on 127.0.0.1.
 
     Attributes:
         directory: Where it lives.
@@ -77,7 +96,13 @@ class ControlPlane:
     """
 
     def __init__(
-        self, binaries: Binaries, directory: Path | None = None, *, audit: bool = False, detached: bool = False
+        self,
+        binaries: Binaries,
+        directory: Path | None = None,
+        *,
+        audit: bool = False,
+        detached: bool = False,
+        place: Place | None = None,
     ) -> None:
         # Only a name until `start`; nobody can guess it.
         temporary = Path(tempfile.gettempdir(), f"serving-stack-{secrets.token_hex(8)}")
@@ -87,6 +112,7 @@ class ControlPlane:
         self._binaries = binaries
         self._audit = audit
         self._detached = detached
+        self._place = place
         self._group: ProcessGroup | None = None
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
         self._authority = certificates.Authority.new()
@@ -225,12 +251,12 @@ class ControlPlane:
 
     def _start_on_free_port(self) -> None:
         for tries_left in reversed(range(_PORT_TRIES)):
-            self._port = _free_port()
+            self._port = self._place.port if self._place else free_port()
             self._spawn("kube-apiserver", self._api_server())
             try:
                 self.wait_until_ready()
             except LocalError as error:
-                if tries_left and _IN_USE in str(error):
+                if tries_left and self._place is None and _IN_USE in str(error):
                     continue
                 raise
             self._write_kubeconfig(self.kubeconfig, "admin", {"token": self._token})
@@ -265,7 +291,9 @@ class ControlPlane:
         self.directory.record(name, process.pid)
 
     def _write_keys(self) -> None:
-        serving, serving_key = self._authority.serving()
+        place = self._place
+        alternatives = {"names": place.names, "addresses": (place.address, *place.addresses)} if place else {}
+        serving, serving_key = self._authority.serving(**alternatives)
         files = {
             "ca.crt": self.ca,
             "serving.crt": serving,
@@ -307,9 +335,9 @@ class ControlPlane:
 
     def _api_server(self) -> list[str]:
         flags = [
-            "--bind-address=127.0.0.1",
+            f"--bind-address={'0.0.0.0' if self._place else '127.0.0.1'}",  # noqa: S104 - all of a network of its own
             f"--secure-port={self._port}",
-            "--advertise-address=127.0.0.1",
+            f"--advertise-address={self._place.address if self._place else '127.0.0.1'}",
             "--endpoint-reconciler-type=none",
             "--etcd-servers=unix://etcd.sock",
             "--tls-cert-file=serving.crt",
@@ -341,7 +369,8 @@ class ControlPlane:
         ]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on, and that no outgoing connection is given."""
     for _ in range(100):
         port = random.choice(_PORTS)  # noqa: S311 - spreads instances, protects nothing
         with socket.socket() as probe:

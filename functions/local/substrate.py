@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from functions.access.errors import AccessError, NotFound
 from functions.deploy_files import deploy_directory
 from functions.local.errors import LocalError
-from functions.local.go_toolchain import environment, find_go
-from functions.local.processes import run
+from functions.local.go_modules import module_directories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -222,20 +221,13 @@ def _directories(modules: tuple[str, ...]) -> Mapping[str, Path]:
     """Where the module cache has each module."""
     if not modules:
         return {}
-    home = deploy_directory() / "local" / "crds"
-    go = str(find_go(home))
     try:
-        run(
-            "Downloading the modules that hold the CRDs", [go, "mod", "download", *modules], cwd=home, env=environment()
-        )
-        listing = [go, "list", "-m", "-f", "{{.Path}}\t{{.Dir}}", *modules]
-        listed = run("Looking them up", listing, cwd=home, env=environment())
+        return module_directories(deploy_directory() / "local" / "crds", modules)
     except LocalError as error:
         raise LocalError(
             "The CRDs could not be downloaded; that needs the Go module proxy, or whatever GOPROXY names "
             f"(`go env GOPROXY` shows it):\n{error}"
         ) from error
-    return {module: Path(directory) for module, _, directory in (line.partition("\t") for line in listed.splitlines())}
 
 
 @cache

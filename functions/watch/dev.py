@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import signal
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import uvloop
@@ -15,6 +13,7 @@ from events import types
 from events.codec import read
 from events.journal import Journal
 from functions.host import log
+from functions.watch import connections
 from functions.watch.runtime import Runtime
 from functions.world import World
 
@@ -40,15 +39,8 @@ def run(kubeconfig: str | None, tick: float, journal: Path | None = None) -> Non
     log.configure("info")
     # A line for each event is for `serve`; here the broker tells what could not be delivered.
     logging.getLogger("functions.host.host").setLevel(logging.ERROR)
-    allow_many_connections()
+    connections.allow_many()
     uvloop.run(_run(kubeconfig, tick, journal))
-
-
-def allow_many_connections() -> None:
-    """Lets this process have as many open files as it may: each watch is a connection, and a target has a dozen."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # where the system sets a further limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run(kubeconfig: str | None, tick: float, journal: Path | None) -> None:

@@ -19,6 +19,8 @@ from functions.watch.resource_watch import Announcer, ResourceWatch
 from functions.watch.target import CRDS, TargetWatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from functions.access.client import Client
     from functions.clusters import InferenceCluster
     from functions.watch.reflector import Verb, Version
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 INFERENCE_CLUSTERS: Final = Resource(API_VERSION, "InferenceCluster", "inferenceclusters")
 INFERENCE_GATEWAYS: Final = Resource(API_VERSION, "InferenceGateway", "inferencegateways")
 SECRETS: Final = Resource("v1", "Secret", "secrets", SYSTEM_NAMESPACE)
+HUB: Final = (INFERENCE_CLUSTERS, INFERENCE_GATEWAYS, SECRETS)
 _OUR_GROUP: Final = f".{API_VERSION.partition('/')[0]}"
 _INSTALL: Final = "install it with: kubectl apply -k deploy/knative/crds"
 
@@ -35,13 +38,23 @@ _INSTALL: Final = "install it with: kubectl apply -k deploy/knative/crds"
 class WatchSource:
     """Watches a hub, and the target of each Provided InferenceCluster on it."""
 
-    def __init__(self, world: World, publish: Publish) -> None:
+    def __init__(
+        self,
+        world: World,
+        publish: Publish,
+        *,
+        told: Collection[Resource] = HUB,
+        follows: Callable[[str], bool] = lambda _: True,
+    ) -> None:
         """Keep the settings; nothing is opened before `run`.
 
         Args:
             world: The hub, and the way to its targets.
             publish: Takes the events; what it raises of `NotAccepted` makes the source say the same again later.
+            told: What is told of the hub; the rest is watched and kept quiet about.
+            follows: Whether the target of an InferenceCluster of this name is watched here.
         """
+        self._follows = follows
         self._world = world
         self._publish = publish
         self._targets: dict[str, tuple[TargetWatch, asyncio.Task[None]]] = {}
@@ -53,7 +66,7 @@ class WatchSource:
         self._secrets = ResourceWatch(
             SECRETS,
             self._hub,
-            publish,
+            publish if SECRETS in told else None,
             clock=clock,
             announcer=announcer,
             on_change=self._secret_changed,
@@ -62,7 +75,7 @@ class WatchSource:
         self._clusters = ResourceWatch(
             INFERENCE_CLUSTERS,
             self._hub,
-            publish,
+            publish if INFERENCE_CLUSTERS in told else None,
             clock=clock,
             announcer=announcer,
             on_change=self._cluster_changed,
@@ -71,7 +84,13 @@ class WatchSource:
             silent=own_writes.only_ours,
             hint=_INSTALL,
         )
-        self._gateways = ResourceWatch(INFERENCE_GATEWAYS, self._hub, publish, clock=clock, announcer=announcer)
+        self._gateways = ResourceWatch(
+            INFERENCE_GATEWAYS,
+            self._hub,
+            publish if INFERENCE_GATEWAYS in told else None,
+            clock=clock,
+            announcer=announcer,
+        )
         # The hub's own CRDs only tell when a kind begins to be served; as a target, a hub is watched like any other.
         self._definitions = ResourceWatch(
             CRDS, self._hub, None, clock=clock, announcer=announcer, on_change=self._definition_changed
@@ -132,7 +151,7 @@ class WatchSource:
             watch.update(found)
             return
         await self._drop(found.name)
-        if found.concerns_us:
+        if found.concerns_us and self._follows(found.name):
             watch = TargetWatch(found, self._world, self._publish, self._version)
             self._targets[found.name] = watch, self._group.create_task(watch.run())
 

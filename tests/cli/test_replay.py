@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -14,53 +11,15 @@ import orjson
 import pytest
 
 from events import types
-from events.codec import decode, read
+from events.codec import read
 from events.event import Event
 from events.journal import Journal
+from tests.sink import Sink, listening
 from tests.support import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-class Sink(ThreadingHTTPServer):
-    """Keeps what it takes; refuses events of the ids in `refused`."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.took: list[Event] = []
-        self.refused: set[str] = set()
-        self.url = f"http://127.0.0.1:{self.server_port}/"
-
-
-class _Answer(BaseHTTPRequestHandler):
-    server: Sink
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        event = decode({name.lower(): text for name, text in self.headers.items()}, body)
-        refused = event.id in self.server.refused
-        if not refused:
-            self.server.took.append(event)
-        self.send_response(400 if refused else 202)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-
-@contextmanager
-def listening() -> Iterator[Sink]:
-    with Sink() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.fixture

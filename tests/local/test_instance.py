@@ -271,11 +271,11 @@ def test_one_that_is_taken_down_while_it_starts_says_so(binaries: Binaries, tmp_
 def test_a_port_that_is_taken_meanwhile_is_left_to_its_owner(
     binaries: Binaries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free_port = instance._free_port
+    free_port = instance.free_port
     with socket.create_server(("127.0.0.1", free_port())) as owner:
         taken = owner.getsockname()[1]
         choices = iter([taken])
-        monkeypatch.setattr(instance, "_free_port", lambda: next(choices, None) or free_port())
+        monkeypatch.setattr(instance, "free_port", lambda: next(choices, None) or free_port())
         with ControlPlane(binaries, tmp_path / "place") as control_plane:
             assert control_plane.server != f"https://127.0.0.1:{taken}"
             assert control_plane.api.ready()

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 PROGRAM = """
 import resource
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-from functions.watch.dev import allow_many_connections
+from functions.watch import connections
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))
-allow_many_connections()
+connections.allow_many()
 print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
 """
 
