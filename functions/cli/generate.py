@@ -13,6 +13,7 @@ from functions.compose.sets import COMPOSITIONS
 from functions.deploy_files import deploy_directory
 from functions.manifests.event_types import event_types
 from functions.manifests.permissions import TARGET, hub_accounts, on_target, permissions
+from functions.manifests.sources import source_accounts
 from functions.manifests.triggers import triggers
 from functions.registry import FUNCTIONS
 
@@ -33,7 +34,9 @@ def generate(*, check: bool) -> None:
     base, target = deploy_directory() / "knative" / "base", deploy_directory() / "target"
     wanted = {
         base / "triggers.yaml": triggers(FUNCTIONS.values()),
-        base / "permissions.yaml": permissions(hub_accounts(FUNCTIONS.values())),
+        base / "permissions.yaml": permissions(
+            hub_accounts(FUNCTIONS.values()) | source_accounts((base / "sources.yaml").read_text())
+        ),
         base / "event-types.yaml": event_types(),
         **{target / each.lower() / "permissions.yaml": permissions({TARGET: on_target(each)}) for each in Stack},
         readme: _filled(readme, {"requirements": requirements(COMPONENTS), "objects": objects(COMPOSITIONS)}),

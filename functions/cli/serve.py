@@ -15,7 +15,7 @@ import click
     envvar="SERVING_STACK_FUNCTIONS",
     show_envvar=True,
     metavar="A,B,…",
-    help="Names of the functions; all by default.",
+    help="Names of the functions, `probes/` for all below it; all by default.",
 )
 @click.option(
     "--port",

@@ -43,7 +43,7 @@ def serve(
     """Serve until a signal says to end.
 
     Args:
-        names: Of the functions, separated by commas; None for all.
+        names: Of the functions, separated by commas, all below a path that ends in a slash; None for all.
         port: TCP port; 0 lets the system choose.
         listen: Address; all interfaces when None.
         concurrency: How many events may be in work at once.
@@ -80,7 +80,7 @@ def serve(
 def _chosen(names: str | None, *, records: bool) -> list[Function]:
     if names is None:
         return [each for each in FUNCTIONS.values() if records or not each.records]
-    wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    wanted = list(dict.fromkeys(each for name in names.split(",") if name.strip() for each in _below(name.strip())))
     unknown = [name for name in wanted if name not in FUNCTIONS]
     if unknown or not wanted:
         what = f"unknown function {', '.join(unknown)}" if unknown else "no function is named"
@@ -89,6 +89,11 @@ def _chosen(names: str | None, *, records: bool) -> list[Function]:
     if recording and not records:
         raise WrongSetting(f"--functions: {', '.join(recording)} needs --journal FILE")
     return [FUNCTIONS[name] for name in wanted]
+
+
+def _below(name: str) -> list[str]:
+    """The functions below a path that ends in a slash; else the name itself."""
+    return [each for each in FUNCTIONS if each.startswith(name)] or [name] if name.endswith("/") else [name]
 
 
 def _publisher() -> Publisher | None:
