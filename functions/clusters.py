@@ -36,6 +36,7 @@ class InferenceCluster:
         finalizers: Who holds it when it is deleted.
         orphans: Whether its objects are to be left behind when it is deleted.
         gateway: What is published of its gateway: `address`, `hostname` and `caCertificate`.
+        created: RFC 3339.
     """
 
     name: str
@@ -51,6 +52,7 @@ class InferenceCluster:
     finalizers: tuple[str, ...] = ()
     orphans: bool = False
     gateway: Mapping[str, str] = field(default_factory=dict)
+    created: str = ""
 
     @classmethod
     def from_object(cls, value: Mapping[str, Any]) -> InferenceCluster:
@@ -75,6 +77,7 @@ class InferenceCluster:
             finalizers=tuple(metadata.get("finalizers") or ()),
             orphans=(metadata.get("annotations") or {}).get(ORPHAN) == "true",
             gateway=status.get("gateway") or {},
+            created=metadata.get("creationTimestamp", ""),
         )
 
     def secret(self) -> SecretKey:

@@ -60,8 +60,9 @@ def _clusters(*verbs: str, subresource: str = "") -> Right:
 
 
 # On the hub.
+GET_CLUSTERS: Final = (_clusters("get"),)
 READ_CLUSTERS: Final = (
-    _clusters("get"),
+    *GET_CLUSTERS,
     # Whether a 404 means that the definition itself is not there.
     Right(DEFINITIONS_GROUP, DEFINITIONS, ("get",), (f"inferenceclusters.{_GROUP}",)),
 )

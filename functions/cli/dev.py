@@ -32,8 +32,8 @@ from functions.access.errors import KubeconfigInvalid
 def dev(*, kubeconfig: str | None, tick: float, journal: Path | None) -> None:
     """Run everything in this terminal against a hub, until Ctrl-C.
 
-    Writes the conditions of each InferenceCluster that brings its own substrate, as the installed functions would, and
-    says here what turns.
+    Does what the installed functions would: writes the conditions of each InferenceCluster that brings its own
+    substrate, and creates, mends and deletes Modelplane's own objects on its target. Says here what turns.
     """
     from functions.watch.dev import run  # noqa: PLC0415 - `dev --help` needs none of the functions
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,7 +14,7 @@ from functions.catalog import COMPONENTS
 from functions.local.api import Api
 from functions.local.binaries import find_binaries
 from functions.local.cache import state_directory
-from functions.local.directory import InstanceDirectory
+from functions.local.directory import KEEPER, InstanceDirectory
 from functions.local.errors import LocalError
 from functions.local.processes import exit_on_signals
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from functions.access.client import Client
+
+_PATIENCE: Final = 60.0
+"""Seconds that the API server may take for a definition: a megabyte of schema keeps a busy machine for many."""
 
 _directory = click.option(
     "--dir",
@@ -46,6 +49,9 @@ def local() -> None:
     It is etcd, kube-apiserver and kube-controller-manager. They come from KUBEBUILDER_ASSETS where that is set, else
     they are built from Go modules once, which takes minutes, and kept in ~/.cache.
 
+    With --knative the programs of Knative Eventing run beside it, in network namespaces of their own: Brokers,
+    Triggers, sources and Knative Services work as in a cluster.
+
     Any number run side by side, each in a directory of its own. The default is
 
     \b
@@ -54,34 +60,62 @@ def local() -> None:
 
 
 @local.command()
-def build() -> None:
+@click.option("--knative", is_flag=True, help="Those of Knative and kubectl too.")
+def build(*, knative: bool) -> None:
     """Build the programs of the control plane, unless they are there."""
     with _explained():
         click.echo(find_binaries().etcd.parent)
+        if knative:
+            from functions.local.binaries import find_kubectl  # noqa: PLC0415 - the other commands do without
+            from functions.local.knative.manifests import manifests_directory  # noqa: PLC0415
+            from functions.local.knative.programs import find_programs  # noqa: PLC0415
+
+            click.echo(find_kubectl())
+            click.echo(find_programs()["controller"].parent)
+            click.echo(manifests_directory())
 
 
 @local.command()
 @_directory
 @click.option("--audit-log", is_flag=True, help="Log each request to control-plane/audit.log in the directory.")
-def up(directory: Path, *, audit_log: bool) -> None:
+@click.option(
+    "--knative", is_flag=True, help="With Knative Eventing, and what stands for Serving; takes root, on Linux."
+)
+def up(directory: Path, *, audit_log: bool, knative: bool) -> None:
     """Start a control plane, and return once it is ready.
 
     It runs until `down`. Its kubeconfig is the file `kubeconfig` in the directory.
     """
-    from functions.local.instance import ControlPlane  # noqa: PLC0415 - cryptography takes time to import
-
     with _explained():
         place = InstanceDirectory(directory)
-        if place.status().up:
+        status = place.status()
+        if status.up:
+            if knative and KEEPER not in status.running:
+                raise LocalError(f"the control plane in {place.root} runs without Knative; end it with `down` first")
             click.echo(f"Already running at {Api.of(place.kubeconfig).server}")
         else:
-            binaries = find_binaries()
-            began = time.monotonic()
-            exit_on_signals()  # so that what was started so far is ended
-            control_plane = ControlPlane(binaries, directory, audit=audit_log, detached=True)
-            control_plane.start()
-            click.echo(f"Ready at {control_plane.server} after {time.monotonic() - began:.1f} s")
+            seconds = _start(directory, audit=audit_log, knative=knative)
+            click.echo(f"Ready at {Api.of(place.kubeconfig).server} after {seconds:.1f} s")
         click.echo(f"export KUBECONFIG={place.kubeconfig}")
+
+
+def _start(directory: Path, *, audit: bool, knative: bool) -> float:
+    """Start a control plane that outlives this process; gives the seconds that it took, without what was built."""
+    binaries = find_binaries()
+    if knative:
+        from functions.local.knative.instance import KnativeControlPlane  # noqa: PLC0415 - it takes time to import
+        from functions.local.knative.programs import find_programs  # noqa: PLC0415
+
+        find_programs()
+        start = KnativeControlPlane(binaries, directory, audit=audit, detached=True).start
+    else:
+        from functions.local.instance import ControlPlane  # noqa: PLC0415 - cryptography takes time to import
+
+        start = ControlPlane(binaries, directory, audit=audit, detached=True).start
+    began = time.monotonic()
+    exit_on_signals()  # so that what was started so far is ended
+    start()
+    return time.monotonic() - began
 
 
 @local.command()
@@ -108,8 +142,8 @@ def status(directory: Path) -> int:
         if not found.exists:
             click.echo(f"There is no control plane in {place.root}")
             return 1
-        for server, runs in found.running.items():
-            click.echo(f"{server:<24} {'running' if runs else 'not running'}")
+        for name, runs in (*found.running.items(), *found.programs.items()):
+            click.echo(f"{name:<24} {'running' if runs else 'not running'}")
         if not place.kubeconfig.exists():
             click.echo("It is being started." if found.starting else "Its start was broken off; end it with `down`.")
             return 1
@@ -162,7 +196,7 @@ def _for_each(
     place = InstanceDirectory(directory)
 
     async def change_all() -> None:
-        client = Client(load_file(place.kubeconfig))
+        client = Client(load_file(place.kubeconfig), timeout=_PATIENCE)
         try:
             for component in components:
                 paths = await change(client, component)

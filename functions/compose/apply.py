@@ -111,7 +111,7 @@ class Applier:
             return await self._share(step, found)
         if is_handed_over(found):
             return self._gates.closed(step) or await self._adopt(step, found)
-        return conflict(step, f"{whose(found)}; delete it, or hand it over: {hand_over_command(step)}")
+        return conflict(step, f"{whose(found)}; delete it, or hand it over on the target: {hand_over_command(step)}")
 
     def _observed(self, step: Step, found: Mapping[str, Any] | None) -> State:
         """How an object stands that another's controller makes."""

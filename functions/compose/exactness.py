@@ -70,6 +70,8 @@ def compare(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Difference:
     rest = copy.deepcopy(_content(live))
     for path in sorted(added, key=_position, reverse=True):
         _remove(rest, path)
+    if ADOPT in (live["metadata"].get("annotations") or {}):  # it is good for one adoption, which has been
+        added["metadata", "annotations", ADOPT] = f"metadata.annotations.{ADOPT}", "whoever put it there"
     changed += _changed(_content(wanted), rest, "")
     for field in ("labels", "annotations"):
         has = live["metadata"].get(field) or {}

@@ -101,7 +101,7 @@ async def _coming(world: World, cluster: InferenceCluster, composition: Composit
     inputs = Inputs(cluster=cluster.name, uid=cluster.uid, client_cas=authorities)
     applier = Applier(look, composition, inputs, cluster.conditions, clock=world.clock, repairs=world.repairs)
     states = await applier.run()
-    explained = {each.step.key: _explained(each, cluster.conditions, composition) for each in states}
+    explained = {each.step.key: _explained(each, cluster, composition) for each in states}
     if trouble is not None:
         explained |= {each.step.key: _untold(each.step, trouble) for each in states if _needs_client_ca(each)}
     elif composition.has_gateway and not authorities.bundle:
@@ -125,15 +125,16 @@ def _untold(step: Step, trouble: AccessError | Later) -> Explained:
     return Explained(step=step, standing=Standing.UNKNOWN, detail=detail, trouble=reason, at_hub=True)
 
 
-def _explained(state: State, conditions: Mapping[str, Condition], composition: Composition) -> Explained:
+def _explained(state: State, cluster: InferenceCluster, composition: Composition) -> Explained:
     """How an object stands that is to be there."""
+    conditions = cluster.conditions
     explained = Explained(
         step=state.step,
         standing=_standing(state),
         applied=state.applied,
         waits_for=state.waits_for,
         detail=state.detail,
-        since=state.since,
+        since=_since(state, cluster),
         next=state.next,
         trouble=state.trouble,
     )
@@ -146,6 +147,14 @@ def _explained(state: State, conditions: Mapping[str, Condition], composition: C
         explained = replace(explained, next=APPLY if state.step.manifest is not None else "")
         return _for_requirement(explained, conditions) if state.reason is Reason.WAITING_FOR_REQUIREMENTS else explained
     return explained
+
+
+def _since(state: State, cluster: InferenceCluster) -> str:
+    """Since when an object waits for another: not before its own components, and its InferenceCluster, were there."""
+    if not state.since or state.reason is not Reason.WAITING_FOR_OBJECT:
+        return state.since
+    needed = [cluster.conditions.get(component(key).condition) for key in state.step.needs]
+    return max(state.since, cluster.created, *(each.last_transition_time for each in needed if each is not None))
 
 
 def _standing(state: State) -> Standing:

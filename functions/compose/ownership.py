@@ -66,12 +66,15 @@ def whose(found: Mapping[str, Any]) -> str:
     owner = (found["metadata"].get("labels") or {}).get(OWNER)
     if owner is not None and OWNER_UID in annotations_of(found):
         return f"it belongs to InferenceCluster {owner}"
-    managers = dict.fromkeys(
-        each["manager"]
-        for each in found["metadata"].get("managedFields") or ()
-        if "subresource" not in each and each["manager"] not in _NOBODY
+    wrote = dict.fromkeys(
+        each["manager"] for each in found["metadata"].get("managedFields") or () if "subresource" not in each
     )
-    return f"it was made by {one_line(', '.join(managers))}" if managers else "it was made by somebody else"
+    managers = [each for each in wrote if each not in _NOBODY]
+    if managers:
+        return f"it was made by {one_line(', '.join(managers))}"
+    if MANAGER in wrote:
+        return "it was made for an InferenceCluster, whose mark it does not carry any more"
+    return "it was made by somebody else"
 
 
 def _label(name: str) -> str:

@@ -215,7 +215,9 @@ def _withdrawn(states: list[State], removals: Sequence[Removal]) -> list[State]:
     if held is None:
         return states
     return [
-        replace(each, waits_for="", detail=f"{each.detail}; {held.detail}") if each.step is held.step else each
+        replace(each, waits_for="", detail="; ".join(filter(None, (each.detail, held.detail))))
+        if each.step is held.step
+        else each
         for each in states
     ]
 

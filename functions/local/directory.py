@@ -7,9 +7,8 @@ import json
 import os
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from functions.local.errors import LocalError
@@ -37,7 +36,7 @@ class Status:
     exists: bool
     starting: bool
     running: Mapping[str, bool]
-    programs: Mapping[str, bool] = MappingProxyType({})
+    programs: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def up(self) -> bool:
@@ -114,6 +113,11 @@ class InstanceDirectory:
     def owned_by(self, process: Identity | None) -> bool:
         """Whether that process claimed it and did not let go."""
         return process is not None and self._load().owner == process
+
+    def kept_by(self, process: Identity) -> bool:
+        """Whether that process claimed it or is noted as its keeper."""
+        written = self._load()
+        return process in (written.owner, written.servers.get(KEEPER))
 
     def record(self, server: str, pid: int) -> None:
         """Note that a server runs as process `pid`."""

@@ -70,8 +70,18 @@ class ProcessGroup:
         output: IO[bytes],
         errors: IO[bytes] | None = None,
         env: Mapping[str, str] | None = None,
+        keep: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
-        """Start a process with nothing to read; its errors go where its output goes, unless told otherwise."""
+        """Start a process with nothing to read; its errors go where its output goes, unless told otherwise.
+
+        Args:
+            command: The program and its arguments.
+            cwd: Where it runs.
+            output: Where it writes.
+            errors: Where it writes its errors.
+            env: Its whole environment; this process's own by default.
+            keep: Descriptors of this process that stay open in it, by the same number.
+        """
         detached = self._lifeline is None
         child = subprocess.Popen(  # noqa: S603 - the commands are this package's own
             command,
@@ -80,6 +90,7 @@ class ProcessGroup:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=errors or subprocess.STDOUT,
+            pass_fds=tuple(keep),
             start_new_session=detached,
             process_group=self._lifeline.pid if self._lifeline else None,
         )

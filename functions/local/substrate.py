@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from functions.access.errors import AccessError, NotFound
@@ -19,6 +18,7 @@ from functions.local.go_modules import module_directories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from functions.access.client import Client
 

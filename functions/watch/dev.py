@@ -12,6 +12,8 @@ import uvloop
 from events import types
 from events.codec import read
 from events.journal import Journal
+from functions.compose.sets import COMPOSITIONS
+from functions.function import source_of
 from functions.host import log
 from functions.watch import connections
 from functions.watch.runtime import Runtime
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
     from events.event import Event
 
+_OF_A_SET: Final = "ai.modelplane.composition."
+_RESULTS: Final = ("ai.modelplane.requirement", _OF_A_SET)
+_CONDITIONS: Final = {source_of(f"compose/{each.name}"): each.condition for each in COMPOSITIONS}
 _log: Final = logging.getLogger(__name__)
 
 
@@ -69,11 +74,15 @@ class Reporter:
     def report(self, event: Event) -> None:
         """Logs a result, passes over any other event."""
         subject = event.subject or ""
-        if not event.type.startswith("ai.modelplane.requirement") or self._said.get(subject) == event.id:
+        if not event.type.startswith(_RESULTS) or self._said.get(f"{event.source} {subject}") == event.id:
             return
-        self._said[subject] = event.id
+        self._said[f"{event.source} {subject}"] = event.id
         fields = {"cluster": event.extensions["cluster"]}
-        if "component" in event.extensions:
+        if event.type.startswith(_OF_A_SET):
+            composed = read(event, types.CompositionJudged)
+            text = f"{_CONDITIONS[event.source]}: {composed.status}, {composed.reason}"
+            message = composed.message
+        elif "component" in event.extensions:
             judged = read(event, types.RequirementJudged)
             text = f"{event.extensions['component']}: {judged.outcome}"
             message = judged.message

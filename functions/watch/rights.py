@@ -24,7 +24,7 @@ def _follow(resource: Resource) -> Right:
 
 
 ON_HUB: Final = (
-    *rights.READ_CLUSTERS,
+    *rights.GET_CLUSTERS,  # it watches the definitions anyway
     *rights.READ_KUBECONFIGS,
     *(_follow(each) for each in (INFERENCE_CLUSTERS, INFERENCE_GATEWAYS, SECRETS, CRDS)),
 )

@@ -148,7 +148,7 @@ async def test_a_conflict_names_the_owner_and_how_to_hand_over(away: Apart) -> N
     found = done.object(SERVICE)
     assert (done.code, found["state"], found["applied"], found["next"]) == (1, "Conflict", False, "")
     command = hand_over_command(SERVICE)
-    assert found["detail"] == f"it was made by modelplane-local; delete it, or hand it over: {command}"
+    assert found["detail"] == f"it was made by modelplane-local; delete it, or hand it over on the target: {command}"
     text = (await explain(away.hub.kubeconfig)).stdout
     assert command in " ".join(text.replace("\\\n", "").split())
 

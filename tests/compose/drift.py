@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from functions.access.client import JSON_PATCH, MERGE_PATCH
-from functions.compose.ownership import OWNER
+from functions.compose.ownership import ADOPT, OWNER
 from tests.compose.stage import GATEWAY, MODELEXPRESS, QUEUES, step_of
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ EDITS: dict[str, dict[str, Any]] = {
         "other-parameters": _replace("/spec/parametersRef/name", "other"),
         "no-parameters": _remove("/spec/parametersRef"),
         "description": _add("/spec/description", "theirs"),
+        "handed-over": {"metadata": {"annotations": {ADOPT: "true"}}},
     },
     "Issuer modelplane-selfsigned": {
         "within": _add("/spec/selfSigned/crlDistributionPoints", ["http://example.com"]),

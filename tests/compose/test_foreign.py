@@ -73,7 +73,9 @@ async def test_what_somebody_else_made_is_named_and_stays_as_it_is(away: Apart, 
     async with Controllers(away.client):
         before = theirs(await settled(away.away.api, step))
         said = await conflicting(away, composition, step)
-        assert re.match(r"it was made by somebody(, stand-in)?; delete it, or hand it over: kubectl annotate ", said)
+        assert re.match(
+            r"it was made by somebody(, stand-in)?; delete it, or hand it over on the target: kubectl annotate ", said
+        )
         assert theirs(away.live(step)) == before
         away.delete()
         await away.finish(within=WITHIN)
@@ -90,7 +92,7 @@ async def test_what_is_handed_over_becomes_exactly_ours_and_goes_with_the_rest(a
     async with Controllers(away.client):
         await settled(away.away.api, step)
         said = await conflicting(away, composition, step)
-        carry_out(away.away.api, said.rpartition("hand it over: ")[2])
+        carry_out(away.away.api, said.rpartition("hand it over on the target: ")[2])
         await away.settle(composition, within=WITHIN)
         adopted = await settled(away.away.api, step)
         assert adopted["metadata"]["uid"] == planted["metadata"]["uid"]
@@ -130,7 +132,7 @@ async def test_what_cannot_become_exactly_ours_is_refused_and_stays_as_it_is(awa
     async with Controllers(away.client):
         await settled(away.away.api, step)
         said = await conflicting(away, composition, step)
-        carry_out(away.away.api, said.rpartition("hand it over: ")[2])
+        carry_out(away.away.api, said.rpartition("hand it over on the target: ")[2])
         before = theirs(await settled(away.away.api, step))
         for _ in range(2):
             await away.compose(composition)

@@ -82,6 +82,12 @@ def test_handing_over(value: str, handed_over: bool) -> None:  # noqa: FBT001
             ({"manager": "controller", "subresource": "status"}, "helm"), {}, "it was made by helm", id="not-its-status"
         ),
         pytest.param((MANAGER, "helm"), {}, "it was made by helm", id="not-us"),
+        pytest.param(
+            (MANAGER,),
+            {},
+            "it was made for an InferenceCluster, whose mark it does not carry any more",
+            id="left-behind",
+        ),
         pytest.param(("before-first-apply",), {}, "it was made by somebody else", id="not-the-api-server"),
         pytest.param((), {}, "it was made by somebody else", id="nobody"),
         pytest.param((), {"managedFields": None}, "it was made by somebody else", id="null"),

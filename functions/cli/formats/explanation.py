@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from functions.cli.formats.lines import printable
 from functions.cli.formats.report import see_for_yourself
 from functions.cli.formats.terminal import WAITING
+from functions.clusters import ORPHAN
 from functions.compose.explained import ExplainedSet, Standing
 from functions.judge import Outcome
 
@@ -125,8 +126,13 @@ class ExplainReport:
             "Unauthorized": f"Renew the kubeconfig in {self.secret}.",
             "Forbidden": f"Grant the right on the target to the user of the kubeconfig in {self.secret}.",
         }
-        found = (hints.get(reason, "") for reason, _, at_hub in self._troubles() if not at_hub)
-        return tuple(dict.fromkeys(each for each in found if each))
+        found = [hints[reason] for reason, _, at_hub in self._troubles() if not at_hub and reason in hints]
+        if found and self.deleting_since:
+            found.append(
+                "To let go of a target that is gone for good, and leave everything where it is: "
+                f"{self.kubectl} annotate inferencecluster {self.cluster} {ORPHAN}=true"
+            )
+        return tuple(dict.fromkeys(found))
 
     def _troubles(self) -> Iterator[tuple[str, str, bool]]:
         if self.trouble is not None:

@@ -73,7 +73,9 @@ def _header(report: ExplainReport, terminal: Terminal) -> Iterator[str]:
 def _condition(condition: Condition | None, report: ExplainReport) -> str:
     if condition is None:
         return "the functions have not said anything yet"
-    return f"{condition.status}, {condition.reason}{_for(condition.last_transition_time, report, comma=True)}"
+    said = f"{condition.status}, {condition.reason}"
+    # What is not True may have had another reason for most of that time.
+    return f"{said}{_for(condition.last_transition_time, report, comma=True)}" if condition.status == "True" else said
 
 
 def _set(
