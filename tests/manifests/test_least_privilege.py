@@ -26,6 +26,7 @@ from functions.compose.step import Inputs
 from functions.demo.controllers import Controllers
 from functions.deploy_files import deploy_directory
 from functions.hub import GATEWAYS
+from functions.local import substrate
 from functions.local.api import Api
 from functions.local.certificates import Authority
 from functions.manifests.permissions import TARGET, hub_accounts, on_target
@@ -99,9 +100,13 @@ async def live(plane: ControlPlane, stack: Stack, installed: Installed, admin: C
     await installed.tick()
     await installed.deliver("dead-letters", undelivered())
     await until(lambda: told(api), "the dead letter is not told")
-    assert api.request("DELETE", f"{CLUSTERS}/gpu-1").status == 200
-    await until(lambda: api.request("GET", f"{CLUSTERS}/gpu-1").status == 404, str(conditions_or_gone(api)))
+    await delete(api)
     await gone(admin, kinds.SECRET.path(namespace="modelplane-system"), "modelplane-cluster-ca")
+    # A second life, at the end of which definitions that are gone have to prove that nothing of their kinds is left.
+    await substrate.remove(admin, "cert-manager")
+    put_cluster(api, stack=stack)
+    await until(lambda: "modelplane.ai/gateway" in finalizers(api), "nothing is composed")
+    await delete(api)
     # A hub that has lost its definition: who is asked of a cluster looks whether that is so.
     api.request("DELETE", f"{CRDS}/inferenceclusters.modelplane.ai")
     await gone(admin, CRDS, "inferenceclusters.modelplane.ai")
@@ -152,8 +157,14 @@ def about_a_cluster() -> Event:
     return Event(id="late", source="/x", type=types.OBJECT_UPDATED, extensions=extensions)
 
 
-def conditions_or_gone(api: Api) -> object:
-    return api.request("GET", f"{CLUSTERS}/gpu-1").body
+async def delete(api: Api) -> None:
+    assert api.request("DELETE", f"{CLUSTERS}/gpu-1").status == 200
+    await until(lambda: api.request("GET", f"{CLUSTERS}/gpu-1").status == 404, f"it stays: {finalizers(api)}")
+
+
+def finalizers(api: Api) -> list[str]:
+    found = api.request("GET", f"{CLUSTERS}/gpu-1").body
+    return list(found.get("metadata", {}).get("finalizers") or ())
 
 
 def accounts(stack: Stack) -> dict[str, frozenset[Atom]]:
