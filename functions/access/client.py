@@ -58,6 +58,11 @@ class Reply(NamedTuple):
     body: bytes
 
 
+_ALWAYS: Final = ("name", "uid", "resourceVersion")
+_MAPS: Final = ("labels", "annotations")
+_LISTS: Final = ("finalizers", "ownerReferences", "managedFields")
+
+
 class Client:
     """Talks to the API server of one connection; made anywhere, used within one event loop."""
 
@@ -159,6 +164,11 @@ class Client:
         """GET an object as PartialObjectMetadata."""
         return self._object(await self.get(path, accept=METADATA), f"GET {path}")
 
+    async def get_object(self, path: str, *, metadata_only: bool = False) -> dict[str, Any]:
+        """GET an object, or its PartialObjectMetadata, that is one as far as everybody relies on it."""
+        document = await self.get(path, accept=METADATA if metadata_only else JSON)
+        return self._whole(document, f"GET {path}")
+
     async def list_metadata(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         """LIST objects as a PartialObjectMetadataList."""
         return self._object(await self.get(path, params=params, accept=METADATA_LIST), f"GET {path}")
@@ -169,8 +179,10 @@ class Client:
         token = ""
         while True:
             page = await read(path, params={"limit": str(PAGE), **({"continue": token} if token else {})})
+            if not (isinstance(page, dict) and "items" in page and isinstance(page.get("metadata"), dict)):
+                raise not_kubernetes(self.server, f"what came for GET {path} is not a list")
             for each in page["items"] or ():  # null where a list of metadata alone is empty
-                yield each
+                yield self._whole(each, f"GET {path}")
             token = page["metadata"].get("continue", "")
             if not token:
                 return
@@ -190,7 +202,7 @@ class Client:
         params = {"fieldManager": manager, "force": "true" if force else "false"}
         if dry_run:
             params["dryRun"] = "All"
-        return await self._write("PATCH", path, body, params=params, content_type=APPLY)
+        return self._whole(await self._write("PATCH", path, body, params=params, content_type=APPLY), f"PATCH {path}")
 
     async def patch(
         self, path: str, body: Any, content_type: str, *, manager: str | None = None, dry_run: bool = False
@@ -207,7 +219,9 @@ class Client:
         params = {} if manager is None else {"fieldManager": manager}
         if dry_run:
             params["dryRun"] = "All"
-        return await self._write("PATCH", path, body, params=params, content_type=content_type)
+        return self._whole(
+            await self._write("PATCH", path, body, params=params, content_type=content_type), f"PATCH {path}"
+        )
 
     async def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """POST an object to its collection; answers with the object."""
@@ -288,6 +302,18 @@ class Client:
         if not isinstance(document, dict):
             raise not_kubernetes(self.server, f"what came for {asked} is not an object")
         return document
+
+    def _whole(self, document: Any, asked: str) -> dict[str, Any]:
+        """The document, if it has what every object has."""
+        found = self._object(document, asked)
+        metadata = found.get("metadata")
+        if not isinstance(metadata, dict) or not all(isinstance(metadata.get(each), str) for each in _ALWAYS):
+            raise not_kubernetes(self.server, f"what came for {asked} is not an object")
+        if not all(isinstance(metadata.get(each), dict | None) for each in _MAPS):
+            raise not_kubernetes(self.server, f"what came for {asked} has metadata of another form")
+        if not all(isinstance(metadata.get(each), list | None) for each in _LISTS):
+            raise not_kubernetes(self.server, f"what came for {asked} has metadata of another form")
+        return found
 
     async def _exchange(self, call: Call) -> Reply:
         response = await self._transport.open(call)

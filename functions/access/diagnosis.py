@@ -111,7 +111,7 @@ def answer_error(server: str, asked: str, status: int, headers: Mapping[str, str
         body: Its body: a Status as JSON, plain text, or anything from whatever stands in front of the API server.
     """
     if status < _CLIENT_ERROR:
-        return errors.Unreachable(f"{server} redirects elsewhere ({status}): is it a Kubernetes API server?")
+        return errors.NotKubernetes(f"{server} redirects elsewhere ({status}): is it a Kubernetes API server?")
     status_body = _status_body(body)
     html = "html" in headers.get("Content-Type", "")
     if status_body is None and html and status < _SERVER_ERROR:
@@ -143,15 +143,15 @@ def status_error(asked: str, code: int, status: Mapping[str, Any], retry_after: 
     )
 
 
-def not_kubernetes(server: str, what: str) -> errors.Unreachable:
+def not_kubernetes(server: str, what: str) -> errors.NotKubernetes:
     """Something answers at that address, but not like an API server; `what` came instead."""
-    return errors.Unreachable(f"{server} does not answer like a Kubernetes API server: {what}")
+    return errors.NotKubernetes(f"{server} does not answer like a Kubernetes API server: {what}")
 
 
-def too_long(server: str, limit: int, what: str) -> errors.Unreachable:
+def too_long(server: str, limit: int, what: str) -> errors.NotKubernetes:
     """More than `limit` bytes came as one `what`; nothing is made of the part that was read."""
     size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
-    return errors.Unreachable(f"{server} sent more than {size} as {what}")
+    return errors.NotKubernetes(f"{server} sent more than {size} as {what}")
 
 
 def _status_body(body: bytes) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ Everything that reaches a cluster raises these and nothing else:
     ├── KubeconfigInvalid    mend the kubeconfig
     │   └── UnknownContext   name another context
     ├── Unreachable          mend the way to the server, or wait
+    │   └── NotKubernetes    see what answers in its place; others may be asked
     └── ApiError             the API server answered with an error status
         ├── Unauthorized     401, or 403 to nobody in particular  renew the credential, or give one
         ├── Forbidden        403  grant the right, or see `denied_by`
@@ -97,6 +98,10 @@ class Unreachable(AccessError):
     """No answer from a Kubernetes API: name, network, time limit, TLS, or something else answers at that address."""
 
     reason = "Unreachable"
+
+
+class NotKubernetes(Unreachable):
+    """Something answered, but not with what an API server answers to this; it may answer others as it should."""
 
 
 class ApiError(AccessError):

@@ -101,14 +101,17 @@ def up(directory: Path, *, audit_log: bool, knative: bool) -> None:
 
 def _start(directory: Path, *, audit: bool, knative: bool) -> float:
     """Start a control plane that outlives this process; gives the seconds that it took, without what was built."""
-    binaries = find_binaries()
     if knative:
         from functions.local.knative.instance import KnativeControlPlane  # noqa: PLC0415 - it takes time to import
+        from functions.local.knative.network import require_networks  # noqa: PLC0415
         from functions.local.knative.programs import find_programs  # noqa: PLC0415
 
+        require_networks()
+        binaries = find_binaries()
         find_programs()
         start = KnativeControlPlane(binaries, directory, audit=audit, detached=True).start
     else:
+        binaries = find_binaries()
         from functions.local.instance import ControlPlane  # noqa: PLC0415 - cryptography takes time to import
 
         start = ControlPlane(binaries, directory, audit=audit, detached=True).start

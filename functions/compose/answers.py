@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from functions.access.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, ServerError, Throttled
+from functions.access.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized
 from functions.compose.states import Reason, State, conflict, unknown, unserved
 
 if TYPE_CHECKING:
+    from functions.access.errors import AccessError
     from functions.compose.step import Step
 
 
-def refused(step: Step, answer: ApiError) -> State:
+def refused(step: Step, answer: AccessError) -> State:
     """How an object stands whose write was refused.
 
     Raises:
         Conflict: Somebody wrote it, or its namespace went, since it was looked at; look again.
-        ApiError: It says nothing of this object alone.
+        Unauthorized: It says nothing of this object alone.
     """
     match answer:
         case Conflict() if answer.field_managers:
@@ -29,10 +30,10 @@ def refused(step: Step, answer: ApiError) -> State:
             return _forbidden(step, answer)
         case Invalid():
             return State(step=step, reason=Reason.REFUSED, detail=answer.text)
-        case ServerError() | Throttled():
-            return unknown(step, answer)
-        case _:
+        case Conflict() | Unauthorized():
             raise answer
+        case _:
+            return unknown(step, answer)
 
 
 def _forbidden(step: Step, refusal: Forbidden) -> State:

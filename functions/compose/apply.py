@@ -7,14 +7,16 @@ that is not ours, and what is right already costs no write.
 from __future__ import annotations
 
 import hashlib
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from functions.access.client import JSON_PATCH
-from functions.access.errors import ApiError, Forbidden, Invalid, ServerError
+from functions.access.errors import ApiError, Conflict, Forbidden, Invalid, NotKubernetes, ServerError
+from functions.compose import kinds
 from functions.compose.answers import refused
-from functions.compose.exactness import OWNERSHIP, compare, overwriting
+from functions.compose.exactness import NESTED, OWNERSHIP, compare, overwriting
 from functions.compose.gates import Gates
 from functions.compose.ownership import MANAGER, OWNER, hand_over_command, is_handed_over, is_ours, marked, whose
 from functions.compose.states import Reason, State, being_deleted, conflict, insisted, judged, unknown, unserved
@@ -34,7 +36,11 @@ _NEW: Final = "1"
 
 
 class Applier:
-    """One pass over the steps of a set."""
+    """One pass over the steps of a set.
+
+    Attributes:
+        wrote: Whether anything was written.
+    """
 
     def __init__(
         self,
@@ -68,6 +74,7 @@ class Applier:
         self._repairs = repairs
         self._claim = claim
         self._created = [] if created is None else created
+        self.wrote = False
 
     async def run(self) -> list[State]:
         """Brings every object as far as it can be brought now.
@@ -88,11 +95,39 @@ class Applier:
         if step.client_ca and self._inputs.client_cas.trouble is not None:
             return unknown(step, self._inputs.client_cas.trouble, whose="hub: ")
         found = self._look.found.get(step.key)
+        if self._guards_what_should_be_gone(step):
+            return await self._keep_guarding(step, found)
         if step.manifest is None:
             return self._observed(step, found)
         if found is None:
             return self._gates.closed(step) or await self._create(step)
         return await self._present(step, found)
+
+    def _guards_what_should_be_gone(self, step: Step) -> bool:
+        """Whether callers are still let in, by an object of ours that is to go, and this is what they are asked for."""
+        return (
+            step.client_ca
+            and not step.guarded
+            and step.kind != kinds.CONFIG_MAP  # which can hold no other client CA than those that were there
+            and not self._inputs.client_cas.bundle
+            and any(
+                each.guarded and step.key in each.after and self._is_there(each) for each in self._composition.steps
+            )
+        )
+
+    def _is_there(self, step: Step) -> bool:
+        found = self._look.found.get(step.key)
+        return found is not None and is_ours(found, self._inputs.uid)
+
+    async def _keep_guarding(self, step: Step, found: dict[str, Any] | None) -> State:
+        """Sees to a guard being what it should be until nothing is left to be guarded."""
+        if found is None and self._look.serves(step.kind, "create"):
+            await self._create(step)
+        elif found is not None and "deletionTimestamp" not in found["metadata"] and self._is_there(step):
+            state = await self._keep(step, found)
+            if state.reason is Reason.CONFLICT:
+                return state
+        return self._gates.withheld(step)
 
     async def _present(self, step: Step, found: dict[str, Any]) -> State:
         """How an object stands that is there."""
@@ -130,6 +165,8 @@ class Applier:
     async def _create(self, step: Step) -> State:
         if self._claim is None:
             return State(step=step, reason=Reason.WAITING_FOR_OBJECT, waits_for=str(step), next="apply")
+        if step.guarded:
+            await self._see_guards(step)
         wanted = marked(step, self._inputs)
         body = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": _NEW}}
 
@@ -139,6 +176,20 @@ class Applier:
             return made
 
         return await self._write(step, create, wanted)
+
+    async def _see_guards(self, step: Step) -> None:
+        """Looks once more at what keeps callers out, right before they are let in: another replica may have taken it.
+
+        Raises:
+            Conflict: It is not what it was when everything was looked at; look again.
+        """
+        for guard in self._composition.steps:
+            if guard.key in step.after:
+                before = self._look.found.get(guard.key)
+                await self._look.again(guard)
+                after = self._look.found.get(guard.key)
+                if before is None or after is None or _version_of(before) != _version_of(after):
+                    raise Conflict(f"{guard} was written by others", status=HTTPStatus.CONFLICT)
 
     async def _keep(self, step: Step, found: dict[str, Any]) -> State:
         """Sees to an object of ours being exactly what it should be."""
@@ -221,15 +272,22 @@ class Applier:
         self, step: Step, wanted: Manifest, found: dict[str, Any], difference: Difference
     ) -> dict[str, Any]:
         """Applies an object anew, whoever owns what of it; the whole of it where nobody can tell, or apply fails."""
-        if OWNERSHIP in difference.changed:
+        if {OWNERSHIP, NESTED}.intersection(difference.changed):
             return await self._overwrite(step, wanted, found)
-        body = {**wanted, "metadata": {**wanted["metadata"], "uid": found["metadata"]["uid"]}}
+        metadata = found["metadata"]
+        guard = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        body = {**wanted, "metadata": {**wanted["metadata"], **guard}}
         try:
             return await self._apply(step, body, force=True)
         except ServerError as error:
             if not error.permanent:
                 raise
         except Invalid:
+            if found.get("immutable") is True:
+                await self._look.client.delete(
+                    step.path, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+                )
+                raise Conflict(f"{step} is made anew, for it cannot be written", status=HTTPStatus.CONFLICT) from None
             if not difference.added:  # else it may be what others added that does not go with ours
                 raise
         return await self._overwrite(step, wanted, found)
@@ -294,13 +352,20 @@ class Applier:
         await self._claim()
         try:
             live = await write()
-        except ApiError as answer:
+        except (ApiError, NotKubernetes) as answer:
             return refused(step, answer)
+        self.wrote = True
         self._look.found[step.key] = live
         difference = compare(wanted, live) if wanted is not None else None
         if wanted is None or not difference or self._is_harmless(wanted, live, difference):
             return judged(step, live)
         return insisted(step, difference)
+
+
+def _version_of(found: Mapping[str, Any]) -> tuple[str, object, bool]:
+    """What has to stay of an object that others rest on; its status may change."""
+    metadata = found["metadata"]
+    return metadata["uid"], metadata.get("generation", metadata["resourceVersion"]), "deletionTimestamp" in metadata
 
 
 def _digest(wanted: Manifest) -> str:

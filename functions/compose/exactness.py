@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = "tuple[str | int, ...]"
 
+NESTED: Final = "what is nested in it deeper than anything of ours"
+"""What is changed of an object that nobody looks through."""
+_DEEPEST: Final = 150
 OWNERSHIP: Final = "metadata.managedFields"
 """What is changed of an object where nobody can tell any more what is ours in it: somebody took that note away."""
 _NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
@@ -53,6 +56,8 @@ class Difference:
 
 def compare(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Difference:
     """How `live` departs from `wanted`, its status and what others keep in its metadata apart."""
+    if _is_deeper(live, _DEEPEST):
+        return Difference((NESTED,))
     entries = [each for each in live["metadata"].get("managedFields") or () if each.get("subresource") != "status"]
     ours = [_content(each.get("fieldsV1") or {}, "f:") for each in entries if each.get("manager") == MANAGER]
     added: dict[Path, tuple[str, str]] = {}
@@ -77,6 +82,21 @@ def compare(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Difference:
         has = live["metadata"].get(field) or {}
         changed += _changed(wanted["metadata"].get(field) or {}, has, f"metadata.{field}")
     return Difference(tuple(dict.fromkeys(changed)), tuple((path, *said) for path, said in added.items()))
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether anything is nested deeper; without recursion, which is what too deep an object is too deep for."""
+    layer = [value]
+    for _ in range(levels):
+        layer = [
+            below
+            for each in layer
+            for below in (each.values() if isinstance(each, dict) else each)
+            if isinstance(below, dict | list)
+        ]
+        if not layer:
+            return False
+    return True
 
 
 def _content(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -119,14 +139,27 @@ def _find(key: str, value: Any) -> tuple[str | int, str] | None:
     if not isinstance(value, list):
         return None
     if kind == "i":
-        return (int(rest), f"[{rest}]") if int(rest) < len(value) else None
-    wanted = orjson.loads(rest)
+        return (int(rest), f"[{rest}]") if rest.isdecimal() and int(rest) < len(value) else None
+    wanted = _parsed(rest)
     for index, item in enumerate(value):
         if kind == "v" and item == wanted:
             return index, f"[{wanted}]"
-        if kind == "k" and isinstance(item, dict) and all(item.get(name) == each for name, each in wanted.items()):
+        if (
+            kind == "k"
+            and isinstance(item, dict)
+            and isinstance(wanted, dict)
+            and all(item.get(name) == each for name, each in wanted.items())
+        ):
             return index, f"[{','.join(f'{name}={each}' for name, each in wanted.items())}]"
     return None
+
+
+def _parsed(text: str) -> Any:
+    """The value in a key of `fieldsV1`; one that equals nothing where it is none, for the API server keeps anything."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return object()
 
 
 def _changed(wanted: Any, live: Any, text: str) -> Iterator[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from functions.access.diagnosis import not_kubernetes
 from functions.access.errors import Forbidden, NotFound
 from functions.compose import kinds
 from functions.compose.ownership import annotations_of, is_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from functions.access.client import Client
     from functions.compose.look import Look
@@ -40,7 +41,8 @@ async def foreign_gateways(look: Look, found: Mapping[str, Any], uid: str) -> st
     users = [
         f"{each['metadata']['namespace']}/{each['metadata']['name']}"
         async for each in look.client.pages(kinds.GATEWAY.path())
-        if each["spec"]["gatewayClassName"] == found["metadata"]["name"] and not is_ours(each, uid)
+        if (each.get("spec") or {}).get("gatewayClassName") == found["metadata"]["name"]
+        and not (is_ours(each, uid) and _is_among(look, each))
     ]
     return f"Gateway {_some(users)} uses it" if users else ""
 
@@ -72,14 +74,14 @@ async def foreign_in_namespace(look: Look, found: Mapping[str, Any], uid: str) -
     namespace = found["metadata"]["name"]
     at_once = asyncio.Semaphore(_AT_ONCE)
 
-    async def of(api_version: str, plural: str) -> list[str]:
+    async def of(api_version: str, plural: str) -> list[tuple[str, dict[str, Any]]]:
         kind = kinds.Kind(api_version, "", plural)
         async with at_once:
             try:
                 return [
-                    f"{plural}/{each['metadata']['name']}"
+                    (f"{plural}/{each['metadata']['name']}", each)
                     async for each in look.client.pages(kind.path(namespace=namespace), metadata_only=True)
-                    if _lives_there(plural, each, uid)
+                    if (plural, each["metadata"]["name"]) not in _IN_EVERY_NAMESPACE
                 ]
             except NotFound as absent:  # its API may have gone since it was asked what is served
                 if absent.kind_known or not await look.proves_gone(kind):
@@ -96,38 +98,59 @@ async def foreign_in_namespace(look: Look, found: Mapping[str, Any], uid: str) -
     except Forbidden as trouble:
         return _UNSEEN.format(trouble)
     listed = await asyncio.gather(*(of(*each) for each in resources if not _is_passing(*each)), return_exceptions=True)
-    living: list[str] = []
+    there: list[tuple[str, dict[str, Any]]] = []
     for each in listed:
         if isinstance(each, Forbidden):
             return _UNSEEN.format(each)
         if isinstance(each, BaseException):
             raise each
-        living += each
-    return f"{_some(sorted(living))} lives in it" if living else ""
+        there += each
+    living = sorted(_living(look, there, uid))
+    return f"{_some(living)} lives in it" if living else ""
 
 
 async def _core(client: Client) -> list[tuple[str, str]]:
     """The listable namespaced resources of the core group, which discovery of the others leaves out."""
     document = await client.get("/api/v1")
-    return [
-        ("v1", each["name"])
-        for each in document.get("resources") or ()
-        if each.get("namespaced") and "list" in (each.get("verbs") or ()) and "/" not in each["name"]
-    ]
+    try:
+        found = [
+            ("v1", each["name"])
+            for each in document["resources"]
+            if each["namespaced"] and "list" in each["verbs"] and "/" not in each["name"]
+        ]
+    except (KeyError, TypeError):
+        found = []
+    if not found:  # nothing that is no answer may pass for an empty namespace
+        raise not_kubernetes(client.server, "/api/v1 lists no resources")
+    return found
 
 
 def _is_passing(api_version: str, plural: str) -> bool:
     return plural in _PASSING or api_version.startswith(_METRICS)
 
 
-def _lives_there(plural: str, found: Mapping[str, Any], uid: str) -> bool:
-    """Whether an object is somebody else's; one with an owner goes, or stays, with that."""
-    metadata = found["metadata"]
-    return (
-        not is_ours(found, uid)
-        and not metadata.get("ownerReferences")
-        and (plural, metadata["name"]) not in _IN_EVERY_NAMESPACE
+def _living(look: Look, there: list[tuple[str, dict[str, Any]]], uid: str) -> Iterator[str]:
+    """What is somebody else's; what has its owner in the same namespace goes, or stays, with that one."""
+    present = {each["metadata"]["uid"] for _, each in there}
+    for name, each in there:
+        owners = each["metadata"].get("ownerReferences") or ()
+        goes_with_others = bool(owners) and all(one.get("uid") in present or _names_one(look, one) for one in owners)
+        if not goes_with_others and not (is_ours(each, uid) and _is_among(look, each)):
+            yield name
+
+
+def _names_one(look: Look, owner: Mapping[str, Any]) -> bool:
+    """Whether an owner is an object of the set: what was made of it is collected when that is gone."""
+    return any(
+        (owner.get("apiVersion", "").rpartition("/")[0], owner.get("kind"), owner.get("name"))
+        == (step.kind.group, step.kind.name, step.name)
+        for step in look.composition.steps
     )
+
+
+def _is_among(look: Look, found: Mapping[str, Any]) -> bool:
+    """Whether it is an object of the set, not another that carries our mark."""
+    return any(each["metadata"]["uid"] == found["metadata"]["uid"] for each in look.found.values())
 
 
 def _some(names: list[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from functions.access.definitions import CRDS
-from functions.access.errors import AccessError, NotFound, Unauthorized, Unreachable
+from functions.access.errors import AccessError, NotFound, NotKubernetes, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +25,7 @@ class Look:
 
     Attributes:
         target: The cluster.
+        composition: The set.
         discovery: What it serves.
         found: The objects that are there, by their steps' keys.
         troubles: Why a look was refused, by the steps' keys.
@@ -32,6 +33,7 @@ class Look:
     """
 
     target: Target
+    composition: Composition
     discovery: Discovery
     found: dict[str, dict[str, Any]] = field(default_factory=dict)
     troubles: dict[str, AccessError] = field(default_factory=dict)
@@ -61,11 +63,12 @@ class Look:
             return
         try:
             # Of another's Secret only the metadata is looked at: what it holds is none of our business.
-            read = self.client.get_metadata if step.made_for else self.client.get
-            self.found[step.key] = await read(step.path)
+            self.found[step.key] = await self.client.get_object(step.path, metadata_only=bool(step.made_for))
         except NotFound as absent:
             if not absent.kind_known:
                 self.unserved.add(step.key)
+        except NotKubernetes as trouble:  # which says nothing of the others
+            self.troubles[step.key] = trouble
         except (Unreachable, Unauthorized):
             raise
         except AccessError as trouble:
@@ -95,7 +98,7 @@ async def look_at(target: Target, composition: Composition, *, leftovers: bool) 
         AccessError: The target could not be asked what it serves, or stopped answering.
     """
     discovery = await target.discovery.read(_groups(composition.steps))
-    look = Look(target, discovery)
+    look = Look(target, composition, discovery)
     results = await asyncio.gather(
         *(look.again(each) for each in composition.steps if leftovers or not each.made_for), return_exceptions=True
     )

@@ -19,6 +19,7 @@ from functions.access.errors import (
 from functions.compose.apply import Applier
 from functions.compose.client_cas import NOT_INSTALLED, ClientCAs, read_client_cas
 from functions.compose.look import look_at
+from functions.compose.ownership import is_ours
 from functions.compose.published import published
 from functions.compose.report import Report, blocked, cannot_tell, left_behind, removal_report, report
 from functions.compose.step import Inputs
@@ -67,6 +68,7 @@ class Pass:
         gone: Whether nothing is left to be taken down.
         unseen: Whether the target did not let itself be looked at.
         passing: What keeps it from being right though trying again soon may help; empty where nothing does.
+        wrote: Whether an object was written, so that what it rests on has to be looked at once more.
     """
 
     cluster: InferenceCluster
@@ -75,6 +77,7 @@ class Pass:
     gone: bool = False
     unseen: bool = False
     passing: str = ""
+    wrote: bool = False
 
 
 async def bring_up(
@@ -123,6 +126,8 @@ async def bring_up(
             claim=holder.claim,
             created=created,
         )
+        if any(is_ours(each, cluster.uid) for each in look.found.values()):
+            await holder.claim()  # somebody may have taken the finalizer off, and then nothing would be taken down
         states = _withdrawn(await applier.run(), withdrawal)
     except Conflict:
         raise
@@ -133,6 +138,7 @@ async def bring_up(
         report=report(states, inputs.client_cas.left_out),
         gateway=published(look, inputs, cluster.gateway, before, tick=ask.tick) if composition.has_gateway else None,
         passing=next((each.detail for each in states if each.passing), ""),
+        wrote=applier.wrote,
     )
 
 

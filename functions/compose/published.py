@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from functions.compose.ownership import is_ours
-from functions.compose.readiness import CA_KEY, address_of
+from functions.compose.readiness import CA_KEY, address_of, is_pem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,4 +64,4 @@ def _certificate(look: Look, before: Mapping[str, str]) -> str:
     if config_map is None:
         return before.get("caCertificate", "") if CA in look.troubles else ""
     text: str = (config_map.get("data") or {}).get(CA_KEY, "")
-    return text if len(text) <= _LONGEST_CA else ""
+    return text if len(text) <= _LONGEST_CA and is_pem(text) else ""

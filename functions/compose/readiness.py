@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -11,6 +12,9 @@ from functions.access.errors import one_line
 NO_ADDRESS: Final = "has no address"
 CA_KEY: Final = "ca.crt"
 """Key of a ConfigMap that holds certificates."""
+_CERTIFICATES: Final = re.compile(
+    r"\s*(?:(?:#[^\n]*\n\s*)*-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+"
+)
 _SILENT: Final = "its controller has not said anything yet"
 _NEVER: Final = "1970-01-01T00:00:00Z"
 """When a condition changed that is but the default of the CRD, as those of Gateway API are."""
@@ -64,9 +68,15 @@ def address_of(gateway: _Object) -> str:
 
 def holds_a_ca(config_map: _Object) -> Unready | None:
     """The ConfigMap of a Bundle is ready when trust-manager wrote the certificate into it."""
-    if (config_map.get("data") or {}).get(CA_KEY):
-        return None
-    return Unready(f"trust-manager has not written {CA_KEY} into it yet", _created(config_map))
+    text = (config_map.get("data") or {}).get(CA_KEY)
+    if not text:
+        return Unready(f"trust-manager has not written {CA_KEY} into it yet", _created(config_map))
+    return None if is_pem(text) else Unready(f"its {CA_KEY} holds no certificate", _created(config_map))
+
+
+def is_pem(text: str) -> bool:
+    """Whether a text is made of certificates as PEM has them, to be told apart from what is none at a glance."""
+    return _CERTIFICATES.fullmatch(text) is not None
 
 
 def accepted_by_an_ancestor(policy: _Object) -> Unready | None:

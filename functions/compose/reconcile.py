@@ -115,18 +115,16 @@ class _Work:
         if present is not None and self._is_resting(cluster, present, ask):
             return Reconciled(cluster=cluster, condition=present, changed=False)
         if cluster.deletion_timestamp is None:
-            made = len(self._created)
             done = await bring_up(self._world, self._composition, cluster, ask, self._created, before=self._before)
-            created = len(self._created) > made
         else:
-            done, created = await take_down(self._world, self._composition, cluster, ask), False
+            done = await take_down(self._world, self._composition, cluster, ask)
         condition = self._condition(done)
         changed = _said(condition) != _said(self._before)
         if done.gone:
             await self._let_go(done, condition)
             return Reconciled(cluster=done.cluster, condition=condition, changed=changed, removed=True)
         if condition == present and done.gateway in (None, done.cluster.gateway):
-            if created:  # the InferenceCluster may have gone in the meantime
+            if done.wrote:  # by what was seen before: the InferenceCluster, or a client CA, may have gone meanwhile
                 return None
             return Reconciled(cluster=done.cluster, condition=condition, changed=changed, passing=done.passing)
         written = await self._write(done, condition)
@@ -204,12 +202,30 @@ class _Work:
         cluster = done.cluster
         if cluster.finalizers != (self._composition.finalizer,) and condition != cluster.conditions.get(condition.type):
             cluster = await self._write(done, condition)
-        others = [each for each in cluster.finalizers if each != self._composition.finalizer]
-        with suppress(NotFound):
-            await self._world.hub.write_finalizers(cluster, others)
-        if not others:
+        if not await self._take_finalizer_off(cluster):
             self._world.hub.known.pop(self._name, None)
         await self._tell(cluster, condition)
+
+    async def _take_finalizer_off(self, cluster: InferenceCluster) -> list[str]:
+        """Returns the finalizers that are left; what others write meanwhile does not bring back what is gone.
+
+        Raises:
+            Later: Others wrote it all the while.
+        """
+        for _ in range(ATTEMPTS):
+            others = [each for each in cluster.finalizers if each != self._composition.finalizer]
+            try:
+                await self._world.hub.write_finalizers(cluster, others)
+            except NotFound:
+                return []
+            except Conflict:
+                found = await self._world.hub.cluster(self._name)
+                if found is None or found.uid != cluster.uid:
+                    return []
+                cluster = found
+            else:
+                return others
+        raise Later(f"{self._name} was written by others {ATTEMPTS} times in a row")
 
     async def _tell(self, cluster: InferenceCluster, condition: Condition) -> None:
         """An Event for people; nothing rests on it, so that a hub that does not take it keeps nobody from working."""

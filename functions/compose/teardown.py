@@ -9,7 +9,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from functions.access.client import JSON_PATCH
-from functions.access.errors import AccessError, ApiError, Conflict, NotFound, Unauthorized, Unreachable
+from functions.access.errors import (
+    AccessError,
+    ApiError,
+    Conflict,
+    NotFound,
+    NotKubernetes,
+    Unauthorized,
+    Unreachable,
+)
 from functions.compose import kinds
 from functions.compose.leftovers import was_made_for
 from functions.compose.ownership import MANAGER, OWNER, OWNER_UID, annotations_of, is_ours
@@ -106,13 +114,11 @@ class Teardown:
                     await self._release(step, found)
                 return Removal(step=step, outcome=Outcome.GONE)
             return await self._delete(step, found)
-        except (Unreachable, Unauthorized):
+        except NotKubernetes as trouble:  # which says nothing of the others
+            return Removal(step=step, outcome=Outcome.BLOCKED, detail=str(trouble))
+        except (Unreachable, Unauthorized, Conflict):
             raise
-        except NotFound:  # while it was looked at
-            return Removal(step=step, outcome=Outcome.REMOVING, detail="is going")
         except AccessError as trouble:
-            if isinstance(trouble, Conflict):
-                raise
             return Removal(step=step, outcome=Outcome.BLOCKED, detail=str(trouble))
 
     def _goes(self, step: Step, found: Mapping[str, Any]) -> bool:
@@ -135,7 +141,9 @@ class Teardown:
             return Removal(step=step, outcome=Outcome.REMOVING, detail="is deleted next")
         if step.kind == kinds.DEFINITION:
             await self._ask_for_instances(found)
-        await self._look.client.delete(step.path, uid=found["metadata"]["uid"])
+        metadata = found["metadata"]
+        with suppress(NotFound):  # while it was looked at
+            await self._look.client.delete(step.path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
         await self._look.again(step)
         if step.key in self._look.troubles:
             raise self._look.troubles[step.key]
@@ -196,7 +204,8 @@ class Teardown:
         for field, key in (("labels", OWNER), ("annotations", OWNER_UID)):
             if key in (metadata.get(field) or {}):
                 patch.append({"op": "remove", "path": f"/metadata/{field}/{key.replace('/', '~1')}"})
-        await self._look.client.patch(step.path, patch, JSON_PATCH, manager=MANAGER)
+        with suppress(NotFound):
+            await self._look.client.patch(step.path, patch, JSON_PATCH, manager=MANAGER)
 
 
 def _unproven(step: Step) -> Removal:

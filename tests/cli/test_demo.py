@@ -27,6 +27,7 @@ from functions.demo.picture import Picture
 from functions.demo.run import until_signal
 from functions.demo.screen import Screen
 from functions.demo.story import STACK, tell
+from functions.local.certificates import Authority
 from functions.local.processes import Identity, exit_on_signals
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from functions.local.instance import ControlPlane
+
+CA = Authority.new().certificate.decode()
 
 pytestmark = pytest.mark.usefixtures("binaries")
 
@@ -279,7 +282,7 @@ def _bring_up(picture: Picture) -> None:
     for kind in found:
         picture.see_objects(kind, {}, 20.0)
     for number, step in enumerate(COMPOSITION.steps):
-        made = {"metadata": {"name": step.name}, "data": {"ca.crt": "a CA"}}
+        made = {"metadata": {"name": step.name}, "data": {"ca.crt": CA}}
         found[step.kind.name][step.name] = {**(marked(step, inputs) if step.manifest else made), "status": status}
         picture.see_objects(step.kind.name, found[step.kind.name], 29.0 + 9.0 * number)
 

@@ -14,6 +14,7 @@ from functions.compose import kinds
 from functions.compose.sets import COMPOSITIONS
 from functions.compose.teardown import PATIENCE
 from functions.demo.controllers import ADDRESS, FINALIZER, Controllers
+from functions.local.certificates import Authority
 from tests.compose.apart import MERGE, release
 from tests.compose.stage import GATEWAY, MODELEXPRESS, QUEUES, step_of
 from tests.faults import Fault, hang
@@ -264,10 +265,11 @@ async def test_of_its_gateway_is_published_what_callers_need_and_nothing_before(
     ca = away.live(CA)
     assert ca is not None
     assert away.published() == {"address": ADDRESS, "caCertificate": ca["data"]["ca.crt"], "hostname": HOSTNAME}
-    renewed = {"data": {"ca.crt": "renewed"}}
+    certificate = Authority.new().certificate.decode()
+    renewed = {"data": {"ca.crt": certificate}}
     assert away.away.api.request("PATCH", CA.path, renewed, content_type=MERGE).status == 200
     await away.deliver("compose/gateway", away.changed(CA))
-    assert away.published()["caCertificate"] == "renewed"
+    assert away.published()["caCertificate"] == certificate
     release(away.away.api, THE_GATEWAY.path, FINALIZER)
     hold(away.away.api, THE_CLASS.path, None)
     hold(away.api, f"{CLUSTERS}/gpu-1", [*away.holders(), HELD])

@@ -19,6 +19,7 @@ from functions.compose.readiness import (
     has_address,
     holds_a_ca,
 )
+from functions.local.certificates import Authority
 
 if TYPE_CHECKING:
     from functions.compose.readiness import Readiness
@@ -172,7 +173,12 @@ def test_a_config_map_without_the_certificate(data: dict[str, str] | None) -> No
 
 
 def test_a_config_map_with_the_certificate() -> None:
-    assert holds_a_ca(found(data={"ca.crt": "x"})) is None
+    assert holds_a_ca(found(data={"ca.crt": Authority.new().certificate.decode()})) is None
+
+
+@pytest.mark.parametrize("text", ["x", "\x00bad", "-----BEGIN CERTIFICATE-----\n", "<html>"])
+def test_a_config_map_with_something_else(text: str) -> None:
+    assert holds_a_ca(found(data={"ca.crt": text})) == Unready("its ca.crt holds no certificate", CREATED)
 
 
 values = st.recursive(
