@@ -11,6 +11,7 @@ from functions.cli.render import markdown as objects
 from functions.cli.requirements import markdown as requirements
 from functions.compose.sets import COMPOSITIONS
 from functions.deploy_files import deploy_directory
+from functions.manifests import tables
 from functions.manifests.event_types import event_types
 from functions.manifests.permissions import TARGET, hub_accounts, on_target, permissions
 from functions.manifests.sources import source_accounts
@@ -28,19 +29,9 @@ END = "<!-- end of generated -->\n"
 @click.command(hidden=True)
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 where a file is stale.")
 def generate(*, check: bool) -> None:
-    """Write Triggers, permissions, event types and the README's tables."""
+    """Write Triggers, permissions, event types, and the tables of the READMEs."""
     root = deploy_directory().parent
-    readme = root / "README.md"
-    base, target = deploy_directory() / "knative" / "base", deploy_directory() / "target"
-    wanted = {
-        base / "triggers.yaml": triggers(FUNCTIONS.values()),
-        base / "permissions.yaml": permissions(
-            hub_accounts(FUNCTIONS.values()) | source_accounts((base / "sources.yaml").read_text())
-        ),
-        base / "event-types.yaml": event_types(),
-        **{target / each.lower() / "permissions.yaml": permissions({TARGET: on_target(each)}) for each in Stack},
-        readme: _filled(readme, {"requirements": requirements(COMPONENTS), "objects": objects(COMPOSITIONS)}),
-    }
+    wanted = {**_manifests(), **_documents(root)}
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if check and stale:
         names = ", ".join(str(path.relative_to(root)) for path in stale)
@@ -48,6 +39,33 @@ def generate(*, check: bool) -> None:
     for path in stale:
         path.write_text(wanted[path])
         click.echo(f"wrote {path.relative_to(root)}")
+
+
+def _manifests() -> dict[Path, str]:
+    base, target = deploy_directory() / "knative" / "base", deploy_directory() / "target"
+    accounts = hub_accounts(FUNCTIONS.values()) | source_accounts((base / "sources.yaml").read_text())
+    return {
+        base / "triggers.yaml": triggers(FUNCTIONS.values()),
+        base / "permissions.yaml": permissions(accounts),
+        base / "event-types.yaml": event_types(),
+        **{target / each.lower() / "permissions.yaml": permissions({TARGET: on_target(each)}) for each in Stack},
+    }
+
+
+def _documents(root: Path) -> dict[Path, str]:
+    functions = tuple(FUNCTIONS.values())
+    texts = {
+        root / "README.md": {"requirements": requirements(COMPONENTS), "objects": objects(COMPOSITIONS)},
+        deploy_directory() / "knative" / "README.md": {
+            "events": tables.events(functions),
+            "functions": tables.wakes(functions),
+            "hub": tables.rights(hub_accounts(functions)),
+        },
+        deploy_directory() / "target" / "README.md": {
+            each.lower(): tables.rights({TARGET: on_target(each)}) for each in Stack
+        },
+    }
+    return {path: _filled(path, each) for path, each in texts.items()}
 
 
 def _filled(path: Path, texts: Mapping[str, str]) -> str:
