@@ -75,5 +75,7 @@ LIST_INFERENCE_GATEWAYS: Final = (
     Right(_GROUP, "inferencegateways", ("list",)),
     Right(DEFINITIONS_GROUP, DEFINITIONS, ("get",), (f"inferencegateways.{_GROUP}",)),
 )
+REVIEW_TOKENS: Final = (Right("authentication.k8s.io", "tokenreviews", ("create",)),)
+"""Where callers have to show who they are."""
 TELL: Final = (Right("", "events", ("create",), namespace="default"),)
 """Events about a cluster-scoped object are in namespace `default`."""

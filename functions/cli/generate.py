@@ -13,7 +13,7 @@ from functions.compose.sets import COMPOSITIONS
 from functions.deploy_files import deploy_directory
 from functions.manifests import tables
 from functions.manifests.event_types import event_types
-from functions.manifests.permissions import TARGET, hub_accounts, on_target, permissions
+from functions.manifests.permissions import TARGET, hub_accounts, on_target, permissions, token_reviews
 from functions.manifests.sources import source_accounts
 from functions.manifests.triggers import triggers
 from functions.registry import FUNCTIONS
@@ -48,6 +48,7 @@ def _manifests() -> dict[Path, str]:
         base / "triggers.yaml": triggers(FUNCTIONS.values()),
         base / "permissions.yaml": permissions(accounts),
         base / "event-types.yaml": event_types(),
+        base.parent / "overlays" / "production" / "permissions.yaml": token_reviews(FUNCTIONS.values()),
         **{target / each.lower() / "permissions.yaml": permissions({TARGET: on_target(each)}) for each in Stack},
     }
 

@@ -75,6 +75,13 @@ import click
     metavar="FILE",
     help="Where `journal` or `dead-letters` writes events; without it neither is served.",
 )
+@click.option(
+    "--audience",
+    envvar="SERVING_STACK_AUDIENCE",
+    show_envvar=True,
+    metavar="NAME",
+    help="Take events only from those who show a token for this audience, of a ServiceAccount in our namespace.",
+)
 def serve(
     *,
     names: str | None,
@@ -85,6 +92,7 @@ def serve(
     log_level: str,
     kubeconfig: str | None,
     journal: Path | None,
+    audience: str | None,
 ) -> None:
     """Serve functions over HTTP, as Knative calls them.
 
@@ -104,6 +112,7 @@ def serve(
             log_level=log_level,
             kubeconfig=kubeconfig,
             journal=journal,
+            audience=audience,
         )
     except process.WrongSetting as error:
         raise click.UsageError(str(error)) from None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from events.event import Event
+    from functions.host.callers import Callers
     from functions.host.host import Host
 
 CONCURRENCY: Final = 64
@@ -87,6 +88,7 @@ def make_server(
     host: Host,
     gate: Gate | None = None,
     *,
+    callers: Callers | None = None,
     connections: int = CONNECTIONS,
     head_seconds: float = HEAD_SECONDS,
     body_seconds: float = BODY_SECONDS,
@@ -98,13 +100,14 @@ def make_server(
     Args:
         host: What answers the events.
         gate: Limits concurrency and drains; one with the default limit when None.
+        callers: Tells who may call; None where anybody may who can.
         connections: How many may be open; one beyond is closed at once.
         head_seconds: How long a new connection may take for the head of its first request.
         body_seconds: How long a sender may take for its body.
     """
     gate = gate or Gate()
     bodies = _Bodies(body_seconds)
-    receivers = {f"/{name}": _receiver(host, name, gate, bodies) for name in host.functions}
+    receivers = {f"/{name}": _receiver(host, name, gate, bodies, callers) for name in host.functions}
     if len(receivers) == 1:
         receivers["/"] = next(iter(receivers.values()))
 
@@ -134,12 +137,16 @@ def make_server(
 
 
 def _receiver(
-    host: Host, name: str, gate: Gate, bodies: _Bodies
+    host: Host, name: str, gate: Gate, bodies: _Bodies, callers: Callers | None
 ) -> Callable[[web.BaseRequest], Awaitable[web.Response]]:
     async def receive(request: web.BaseRequest) -> web.Response:
         try:
             if (refused := gate.refusal()) is not None:
                 return _turned_away(name, refused, gate)
+            if callers is not None:
+                unwelcome = await callers.refusal(request.headers.get("Authorization"))
+                if unwelcome is not None:
+                    return _refusal(name, unwelcome)
             try:
                 content = request.content  # usually all of it came with the headers
                 body = content.read_nowait() if content.is_eof() else await bodies.read(request)

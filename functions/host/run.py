@@ -13,6 +13,7 @@ from functions.host.app import CONCURRENCY, LINGER_SECONDS, Gate, make_server
 from functions.host.server import CONNECTIONS
 
 if TYPE_CHECKING:
+    from functions.host.callers import Callers
     from functions.host.host import Host
 
 GRACE_SECONDS: Final = 25.0
@@ -28,6 +29,7 @@ async def serve(
     listen: str | None = None,
     concurrency: int = CONCURRENCY,
     connections: int = CONNECTIONS,
+    callers: Callers | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then answer what is in work and return; a second signal ends at once.
 
@@ -37,6 +39,7 @@ async def serve(
         listen: Address to listen on; all interfaces when None.
         concurrency: How many events may be in work at once.
         connections: How many may be open at once.
+        callers: Tells who may call; None where anybody may who can.
 
     Raises:
         OSError: The address cannot be had.
@@ -46,7 +49,9 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     gate = Gate(concurrency)
-    runner = web.ServerRunner(make_server(host, gate, connections=connections), shutdown_timeout=LINGER_SECONDS)
+    runner = web.ServerRunner(
+        make_server(host, gate, connections=connections, callers=callers), shutdown_timeout=LINGER_SECONDS
+    )
     await runner.setup()
     try:
         await web.TCPSite(runner, listen, port).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -12,7 +13,9 @@ import uvloop
 from events.journal import Journal
 from events.publisher import NoSink, Publisher
 from functions.access.errors import KubeconfigInvalid
+from functions.deploy_files import NAMESPACE
 from functions.host import log, run
+from functions.host.callers import Callers
 from functions.host.host import Host
 from functions.registry import FUNCTIONS
 from functions.world import World
@@ -39,6 +42,7 @@ def serve(
     log_level: str,
     kubeconfig: str | None,
     journal: Path | None = None,
+    audience: str | None = None,
 ) -> None:
     """Serve until a signal says to end.
 
@@ -51,6 +55,7 @@ def serve(
         log_level: Least level that is logged.
         kubeconfig: File for the hub; None for what kubectl would use, in a pod its ServiceAccount.
         journal: File of the functions that record events; None where none of them is served.
+        audience: For whom a caller's token has to be made; None where no token is asked for.
 
     Raises:
         WrongSetting: One cannot be had, such as a port that is taken.
@@ -65,7 +70,16 @@ def serve(
         gc.enable()
         host = Host(functions, world, publisher)
         try:
-            await run.serve(host, port=port, listen=listen, concurrency=concurrency, connections=connections)
+            await run.serve(
+                host,
+                port=port,
+                listen=listen,
+                concurrency=concurrency,
+                connections=connections,
+                callers=None
+                if audience is None
+                else Callers(world.hub.client, audience, NAMESPACE, monotonic=monotonic),
+            )
         finally:
             await world.close()
             if publisher is not None:

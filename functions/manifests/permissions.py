@@ -11,7 +11,7 @@ from functions.compose.sets import COMPOSITIONS
 from functions.deploy_files import NAMESPACE
 from functions.manifests.form import documents
 from functions.probes.rights import on_target as for_component
-from functions.rights import Right, atoms
+from functions.rights import REVIEW_TOKENS, Right, atoms
 from functions.watch import rights as for_watch
 
 if TYPE_CHECKING:
@@ -44,12 +44,24 @@ def on_target(stack: Stack) -> tuple[Right, ...]:
 
 def permissions(accounts: Mapping[str, Iterable[Right]]) -> str:
     """YAML with ServiceAccounts in our namespace, their Roles and ClusterRoles, and the bindings."""
-    return documents(each for name, rights in accounts.items() for each in _account(name, rights))
+    return documents(
+        each
+        for name, rights in accounts.items()
+        for each in (_account(name), *_roles(name, f"{NAMESPACE}-{name}", rights))
+    )
 
 
-def _account(name: str, rights: Iterable[Right]) -> Iterator[dict[str, Any]]:
-    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}
-    role = f"{NAMESPACE}-{name}"
+def token_reviews(functions: Iterable[Function]) -> str:
+    """YAML with what each Service takes besides where its callers have to show a token."""
+    services = dict.fromkeys(each.service for each in functions)
+    return documents(each for name in services for each in _roles(name, f"{NAMESPACE}-{name}-tokens", REVIEW_TOKENS))
+
+
+def _account(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}
+
+
+def _roles(name: str, role: str, rights: Iterable[Right]) -> Iterator[dict[str, Any]]:
     for namespace, rules in _rules(rights).items():
         kind = "Role" if namespace else "ClusterRole"
         metadata = {"name": role, "namespace": namespace} if namespace else {"name": role}
