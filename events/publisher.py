@@ -12,6 +12,7 @@ import re
 import ssl
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from events.event import Event
 
+TOKEN: Final = Path("/oidc/token")
+"""Where a SinkBinding puts the token that the sink asks for, where Knative's OIDC is on."""
 TRIES: Final = 6
 REQUEST_TIMEOUT: Final = 5.0
 """Seconds for one request, once it has a connection."""
@@ -74,6 +77,7 @@ class Publisher:
         sink: An http(s) URL.
         extensions: Set on every event, over what it has.
         ca_certs: PEM certificates that are trusted besides the system's.
+        token: File with the token that is shown, which may come and change at any time; None to show none.
         sleep: Waits some seconds between tries.
 
     Raises:
@@ -86,12 +90,14 @@ class Publisher:
         *,
         extensions: Mapping[str, str] | None = None,
         ca_certs: str | None = None,
+        token: Path | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._sink = sink
         self._host = _host(sink)
         self._extensions = _checked(extensions or {})
         self._tls = _tls(ca_certs) if ca_certs and sink.startswith("https:") else None
+        self._token = token
         self._sleep = sleep
         self._turns = asyncio.Semaphore(_CONNECTIONS)
         self._session: aiohttp.ClientSession | None = None
@@ -106,6 +112,7 @@ class Publisher:
             sink,
             extensions=_overrides(environ.get("K_CE_OVERRIDES", "")),
             ca_certs=environ.get("K_CA_CERTS") or None,
+            token=TOKEN,
         )
 
     async def __aenter__(self) -> Self:
@@ -167,7 +174,7 @@ class Publisher:
             async with self._connections().post(
                 self._sink,
                 data=body,
-                headers=headers,
+                headers={**headers, **self._shown()},
                 skip_auto_headers=("Content-Type",),
                 allow_redirects=False,
             ) as response:
@@ -178,6 +185,16 @@ class Publisher:
             return
         refusal = _TryAgain if status in _RETRIED else NotAccepted
         raise refusal(f"{what}: status {status}", status=status, retry_after=pause)
+
+    def _shown(self) -> dict[str, str]:
+        """The header that says who sends; the token in the file is renewed now and then."""
+        if self._token is None:
+            return {}
+        try:
+            token = self._token.read_text().strip()
+        except OSError:
+            return {}
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _connections(self) -> aiohttp.ClientSession:
         if self._session is None:  # here and not in __init__, because it belongs to the running loop

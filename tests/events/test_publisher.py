@@ -103,6 +103,17 @@ async def test_events_arrive_with_the_overrides(serve: Serve) -> None:
     ]
 
 
+async def test_the_token_of_the_moment_is_shown(serve: Serve, tmp_path: Path) -> None:
+    sink = Sink()
+    token = tmp_path / "token"
+    async with Publisher(await serve(sink), token=token) as publisher:
+        await publisher.publish([MET])  # before there is one
+        for each in ("one", "two"):
+            token.write_text(f"{each}\n")
+            await publisher.publish([MET])
+    assert [each.get("Authorization") for each in sink.headers] == [None, "Bearer one", "Bearer two"]
+
+
 async def test_data_without_a_content_type_gets_none(serve: Serve) -> None:
     sink = Sink()
     async with Publisher(await serve(sink)) as publisher:
