@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check format generate lock bench clean
+.PHONY: help setup demo test e2e soak check format generate lock bench image clean
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,\
   $(shell command -v $(p) >/dev/null 2>&1 && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
@@ -27,9 +27,13 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## the main job, shown on an embedded control plane
 	$(BIN)/serving-stack demo
 
-test: $(READY) ## every test, with branch coverage
-	$(BIN)/serving-stack local build
-	$(BIN)/pytest --cov --cov-report=term
+test: $(READY) ## the tests but for the slow ones of e2e, with branch coverage
+	$(BIN)/serving-stack local build --knative
+	$(BIN)/pytest -m "not e2e" --cov --cov-report=term
+
+e2e: $(READY) ## the slow ones: the whole of Knative Eventing, the image, faults of containers
+	$(BIN)/serving-stack local build --knative
+	$(BIN)/pytest -m e2e
 
 SOAK_MINUTES ?= 15
 
