@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -19,6 +19,7 @@ from functions.watch.pauses import pause_after, rest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from functions.access.client import Client
 
@@ -124,6 +125,7 @@ class Reflector:
         content: Callable[[Mapping[str, Any]], str] = resource_version,
         silent: Callable[[str, str], bool] = lambda _, __: False,
         serves: Callable[[], Awaitable[bool]] | None = None,
+        turns: AbstractAsyncContextManager[object] | None = None,
         silence: float = SILENCE,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
@@ -138,6 +140,7 @@ class Reflector:
             silent: Whether an update from one content to another is not to be told all the same.
             serves: Asked before each list and watch, so that nothing is sent to an API that is not served: where it
                 says no, or the server does, `run` ends. None to try again until the resource is served.
+            turns: Lets in so many lists at once; None for any number.
             silence: Seconds without a line after which a watch is given up.
             sleep: Waits that many seconds.
             jitter: A number from 0 to 1 that shortens a pause by up to a half.
@@ -149,6 +152,7 @@ class Reflector:
         self._content = content
         self._silent = silent
         self._serves = serves
+        self._turns = turns or nullcontext()
         self._silence = silence
         self._sleep = sleep
         self._jitter = jitter
@@ -204,7 +208,8 @@ class Reflector:
         return True
 
     async def _list(self, client: Client) -> None:
-        document = await client.list_metadata(self.resource.path, self.resource.selection)
+        async with self._turns:
+            document = await client.list_metadata(self.resource.path, self.resource.selection)
         try:
             found = dict(self._state(each) for each in document["items"] or ())
             version = _text(document["metadata"]["resourceVersion"])

@@ -12,6 +12,7 @@ from functions.watch.reflector import Reflector, resource_version
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from typing import TypeAlias
 
     from events.event import Event
@@ -94,6 +95,7 @@ class ResourceWatch:
         content: Callable[[Mapping[str, Any]], str] = resource_version,
         silent: Callable[[str, str], bool] = lambda _, __: False,
         serves: Callable[[], Awaitable[bool]] | None = None,
+        turns: AbstractAsyncContextManager[object] | None = None,
         hint: str = "",
     ) -> None:
         """Keep the settings; nothing happens before `run`.
@@ -111,10 +113,11 @@ class ResourceWatch:
             content: See `Reflector`.
             silent: See `Reflector`.
             serves: See `Reflector`.
+            turns: See `Reflector`.
             hint: What to do where the resource is not served.
         """
         self.reflector = Reflector(
-            resource, self._client, self, content=content, silent=silent, serves=serves, sleep=clock.sleep
+            resource, self._client, self, content=content, silent=silent, serves=serves, turns=turns, sleep=clock.sleep
         )
         self._resource = resource
         self._connect = connect

@@ -31,6 +31,7 @@ INFERENCE_CLUSTERS: Final = Resource(API_VERSION, "InferenceCluster", "inference
 INFERENCE_GATEWAYS: Final = Resource(API_VERSION, "InferenceGateway", "inferencegateways")
 SECRETS: Final = Resource("v1", "Secret", "secrets", SYSTEM_NAMESPACE)
 HUB: Final = (INFERENCE_CLUSTERS, INFERENCE_GATEWAYS, SECRETS)
+_AT_ONCE: Final = 64
 _OUR_GROUP: Final = f".{API_VERSION.partition('/')[0]}"
 _INSTALL: Final = "install it with: kubectl apply -k deploy/knative/crds"
 
@@ -62,6 +63,8 @@ class WatchSource:
         self._secrets_known = False
         self._read: dict[str, tuple[str, int]] = {}  # uid and generation of each InferenceCluster as it was read last
         self._group = asyncio.TaskGroup()
+        # A thousand targets at once would keep each other from answering in time; a dead one holds a turn for seconds.
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         clock, announcer = world.clock, Announcer("(hub)")
         self._secrets = ResourceWatch(
             SECRETS,
@@ -152,7 +155,7 @@ class WatchSource:
             return
         await self._drop(found.name)
         if found.concerns_us and self._follows(found.name):
-            watch = TargetWatch(found, self._world, self._publish, self._version)
+            watch = TargetWatch(found, self._world, self._publish, self._version, self._turns)
             self._targets[found.name] = watch, self._group.create_task(watch.run())
 
     async def _forget(self, name: str) -> None:

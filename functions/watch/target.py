@@ -16,6 +16,7 @@ from functions.watch.resource_watch import Announcer, ResourceWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from events.event import Event
     from functions.access.client import Client
@@ -58,6 +59,7 @@ class TargetWatch:
         world: World,
         publish: Publish,
         seen: Callable[[str], SecretVersion | None],
+        turns: AbstractAsyncContextManager[object],
     ) -> None:
         """Keep the settings; nothing is opened before `run`.
 
@@ -66,11 +68,13 @@ class TargetWatch:
             world: Opens the target.
             publish: Takes the events.
             seen: The version of a kubeconfig Secret by its name; None where it is not known.
+            turns: Lets in so many lists of targets at once.
         """
         self.found = found
         self._world = world
         self._publish = publish
         self._seen = seen
+        self._turns = turns
         self._followed = False
         self._knows_device_classes = False
         self._answers = asyncio.Event()
@@ -133,6 +137,7 @@ class TargetWatch:
             clock=self._world.clock,
             announcer=self._announcer,
             cluster=self.found.name,
+            turns=self._turns,
             **settings,
         )
 
