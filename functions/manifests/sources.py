@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from functions.rights import Right
+from functions.watch.object_events import guessed_plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,14 +24,6 @@ def source_accounts(text: str) -> dict[str, tuple[Right, ...]]:
     """
     specs = (each["spec"] for each in yaml.safe_load_all(text) if each["kind"] == KIND)
     return {each["serviceAccountName"]: tuple(_rights(each)) for each in specs}
-
-
-def guessed_plural(kind: str) -> str:
-    """What Knative takes for the plural of a kind, which is wrong for many that end in a y."""
-    singular = kind.lower()
-    if singular.endswith("s"):
-        return f"{singular}es"
-    return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"
 
 
 def _rights(spec: dict[str, Any]) -> Iterator[Right]:

@@ -13,9 +13,10 @@ from events.triggers import read_triggers
 from functions.deploy_files import BROKER, NAMESPACE, deploy_directory
 from functions.host.serve import _chosen
 from functions.manifests.permissions import WATCH, hub_accounts
-from functions.manifests.sources import KIND, guessed_plural, source_accounts
+from functions.manifests.sources import KIND, source_accounts
 from functions.manifests.triggers import DELIVERY
 from functions.registry import FUNCTIONS
+from functions.watch.object_events import guessed_plural
 from functions.watch.source import HUB
 
 if TYPE_CHECKING:
@@ -134,13 +135,6 @@ def test_between_them_the_sources_tell_of_the_hub_once() -> None:
     (container,) = watch["spec"]["template"]["spec"]["containers"]
     told += environment(container)["SERVING_STACK_HUB_KINDS"].split(",")
     assert sorted(told) == sorted({"CustomResourceDefinition", "DeviceClass", *(each.kind for each in HUB)})
-
-
-@pytest.mark.parametrize(
-    ("kind", "plural"), [("Gateway", "gatewaies"), ("GatewayClass", "gatewayclasses"), ("Secret", "secrets")]
-)
-def test_plurals_are_guessed_as_knative_guesses_them(kind: str, plural: str) -> None:
-    assert guessed_plural(kind) == plural
 
 
 def test_everything_is_in_our_namespace_or_says_where_else() -> None:
