@@ -188,7 +188,7 @@ async def test_what_is_no_kubernetes_is_trouble_and_no_crash(body: str) -> None:
     api.lists.extend([body, listed(5)])
     told = Told()
     async with serving(api) as client, running(client, told):
-        await told.starts_with("trouble Unreachable: ")
+        await told.starts_with("trouble NotKubernetes: ")
         await told.are("established 5")
 
 
@@ -201,7 +201,7 @@ async def test_a_list_with_an_odd_object_is_trouble_and_not_told(odd: object) ->
     told = Told()
     async with serving(api) as client, running(client, told):
         await told.are("established 5")
-        assert "not a list of objects" in await told.starts_with("trouble Unreachable: ")
+        assert "not a list of objects" in await told.starts_with("trouble NotKubernetes: ")
         await told.are("established 7")
 
 
@@ -213,7 +213,7 @@ async def test_a_change_of_an_odd_object_is_trouble_and_not_told(odd: object) ->
     told = Told()
     async with serving(api) as client, running(client, told):
         await told.are("established 5")
-        assert "not a change of an object" in await told.starts_with("trouble Unreachable: ")
+        assert "not a change of an object" in await told.starts_with("trouble NotKubernetes: ")
         await told.are("established 6")
 
 
@@ -235,7 +235,7 @@ async def test_a_line_that_is_no_event_is_trouble_and_no_crash(line: dict[str, o
     told = Told()
     async with serving(api) as client, running(client, told):
         await told.are("established 5")
-        await told.starts_with("trouble Unreachable: ")
+        await told.starts_with("trouble NotKubernetes: ")
         await told.are("established 6")
 
 
