@@ -58,7 +58,6 @@ class Reply(NamedTuple):
     body: bytes
 
 
-_ALWAYS: Final = ("name", "uid", "resourceVersion")
 _MAPS: Final = ("labels", "annotations")
 _LISTS: Final = ("finalizers", "ownerReferences", "managedFields")
 
@@ -202,7 +201,8 @@ class Client:
         params = {"fieldManager": manager, "force": "true" if force else "false"}
         if dry_run:
             params["dryRun"] = "All"
-        return self._whole(await self._write("PATCH", path, body, params=params, content_type=APPLY), f"PATCH {path}")
+        written = await self._write("PATCH", path, body, params=params, content_type=APPLY)
+        return self._whole(written, f"PATCH {path}", stored=not dry_run)
 
     async def patch(
         self, path: str, body: Any, content_type: str, *, manager: str | None = None, dry_run: bool = False
@@ -219,9 +219,8 @@ class Client:
         params = {} if manager is None else {"fieldManager": manager}
         if dry_run:
             params["dryRun"] = "All"
-        return self._whole(
-            await self._write("PATCH", path, body, params=params, content_type=content_type), f"PATCH {path}"
-        )
+        written = await self._write("PATCH", path, body, params=params, content_type=content_type)
+        return self._whole(written, f"PATCH {path}", stored=not dry_run)
 
     async def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """POST an object to its collection; answers with the object."""
@@ -303,11 +302,12 @@ class Client:
             raise not_kubernetes(self.server, f"what came for {asked} is not an object")
         return document
 
-    def _whole(self, document: Any, asked: str) -> dict[str, Any]:
-        """The document, if it has what every object has."""
+    def _whole(self, document: Any, asked: str, *, stored: bool = True) -> dict[str, Any]:
+        """The document, if it has what every object has; one that is not stored has no resourceVersion."""
         found = self._object(document, asked)
         metadata = found.get("metadata")
-        if not isinstance(metadata, dict) or not all(isinstance(metadata.get(each), str) for each in _ALWAYS):
+        always = ("name", "uid", "resourceVersion") if stored else ("name", "uid")
+        if not isinstance(metadata, dict) or not all(isinstance(metadata.get(each), str) for each in always):
             raise not_kubernetes(self.server, f"what came for {asked} is not an object")
         if not all(isinstance(metadata.get(each), dict | None) for each in _MAPS):
             raise not_kubernetes(self.server, f"what came for {asked} has metadata of another form")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
 
 PATH = "/api/v1/namespaces/n/configmaps/c"
+OBJECT = {"metadata": {"name": "x", "uid": "1", "resourceVersion": "1"}}
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -27,7 +28,7 @@ def chunk(data: bytes) -> bytes:
 
 
 class Recorder:
-    """A handler that keeps what it was asked for and answers `{}`."""
+    """A handler that keeps what it was asked for and answers with an object."""
 
     def __init__(self) -> None:
         self.seen: list[web.BaseRequest] = []
@@ -38,7 +39,7 @@ class Recorder:
         self.seen.append(request)
         self.bodies.append(await request.read())
         self.peers.append(request.transport.get_extra_info("peername") if request.transport else None)
-        return web.json_response({})
+        return web.json_response(OBJECT)
 
 
 async def test_refused() -> None:
@@ -241,8 +242,8 @@ async def patient(url: str, budget: float = 8.0) -> AsyncIterator[tuple[Client, 
     ],
 )
 async def test_repeated_until_it_succeeds(ask: Ask, code: int) -> None:  # type: ignore[valid-type]
-    async with serve(answering(*[failing(code)] * 3, {})) as url, patient(url) as (client, waits):
-        assert await ask(client) == {}  # type: ignore[misc]
+    async with serve(answering(*[failing(code)] * 3, OBJECT)) as url, patient(url) as (client, waits):
+        assert await ask(client) == OBJECT  # type: ignore[misc]
     assert len(waits) == 3
     assert all(low <= wait <= 2 * low for low, wait in zip((0.05, 0.1, 0.2), waits, strict=True))
 
@@ -291,12 +292,15 @@ async def test_a_kept_connection_that_was_closed_is_replaced_at_once(ask: Ask) -
         nonlocal opened
         opened += 1
         await read_head(reader)
-        writer.write(OK)
+        body = json.dumps(OBJECT).encode()
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        )
         await read_head(reader)  # closes on the second request without an answer
 
     async with serve_raw(once) as port, client_of(f"http://127.0.0.1:{port}") as client:
-        assert await ask(client) == {}  # type: ignore[misc]
-        assert await ask(client) == {}  # type: ignore[misc]
+        assert await ask(client) == OBJECT  # type: ignore[misc]
+        assert await ask(client) == OBJECT  # type: ignore[misc]
     assert opened == 2
 
 

@@ -47,7 +47,7 @@ def answered(code: int, body: Any = b"", headers: dict[str, str] | None = None) 
         pytest.param(599, b"\xff\xfe", errors.ServerError, "ServerError", id="599-bytes"),
         pytest.param(404, b'{"a": ', errors.NotFound, "NotFound", id="404-truncated"),
         pytest.param(404, [1], errors.NotFound, "NotFound", id="404-list"),
-        pytest.param(302, b"", errors.Unreachable, "Unreachable", id="302"),
+        pytest.param(302, b"", errors.NotKubernetes, "Unreachable", id="302"),
     ],
 )
 def test_class_by_status(code: int, body: Any, kind: type[errors.AccessError], reason: str) -> None:
@@ -61,8 +61,8 @@ def test_class_by_status(code: int, body: Any, kind: type[errors.AccessError], r
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        pytest.param(403, errors.Unreachable, id="page-instead-of-an-api"),
-        pytest.param(404, errors.Unreachable, id="page-404"),
+        pytest.param(403, errors.NotKubernetes, id="page-instead-of-an-api"),
+        pytest.param(404, errors.NotKubernetes, id="page-404"),
         pytest.param(502, errors.ServerError, id="gateway-may-recover"),
     ],
 )
