@@ -78,13 +78,12 @@ def build(*, knative: bool) -> None:
 @local.command()
 @_directory
 @click.option("--audit-log", is_flag=True, help="Log each request to control-plane/audit.log in the directory.")
-@click.option(
-    "--knative", is_flag=True, help="With Knative Eventing, and what stands for Serving; takes root, on Linux."
-)
+@click.option("--knative", is_flag=True, help="With Knative Eventing, and a stand-in for Serving; only on Linux.")
 def up(directory: Path, *, audit_log: bool, knative: bool) -> None:
     """Start a control plane, and return once it is ready.
 
-    It runs until `down`. Its kubeconfig is the file `kubeconfig` in the directory.
+    It runs until `down`. Its kubeconfig is the file `kubeconfig` in the directory. With Knative, pods reach the API
+    server by control-plane/knative/kubeconfig, and what they write is in *.log beside that.
     """
     with _explained():
         place = InstanceDirectory(directory)
@@ -145,14 +144,16 @@ def status(directory: Path) -> int:
         if not found.exists:
             click.echo(f"There is no control plane in {place.root}")
             return 1
-        for name, runs in (*found.running.items(), *found.programs.items()):
-            click.echo(f"{name:<24} {'running' if runs else 'not running'}")
+        lines = {**found.running, **found.programs}
+        width = max(map(len, (*lines, "https://127.0.0.1:65535")))
+        for name, runs in lines.items():
+            click.echo(f"{name:<{width}}  {'running' if runs else 'not running'}")
         if not place.kubeconfig.exists():
             click.echo("It is being started." if found.starting else "Its start was broken off; end it with `down`.")
             return 1
         api = Api.of(place.kubeconfig)
         ready = api.ready()
-        click.echo(f"{api.server:<24} {'ready' if ready else 'not ready'}")
+        click.echo(f"{api.server:<{width}}  {'ready' if ready else 'not ready'}")
         click.echo(f"export KUBECONFIG={place.kubeconfig}")
         return 0 if found.up and ready else 1
 

@@ -11,7 +11,7 @@ import pytest
 
 from functions.deploy_files import deploy_directory
 from functions.local import binaries
-from functions.local.binaries import PACKAGES, build, find_binaries
+from functions.local.binaries import PACKAGES, build, find_binaries, find_kubectl
 from functions.local.errors import LocalError
 from functions.local.go_toolchain import find_go
 
@@ -89,6 +89,12 @@ def test_kubebuilder_assets_come_first(tmp_path: Path, monkeypatch: pytest.Monke
     assert found.etcd == assets / "etcd"
     assert found.kube_apiserver == assets / "kube-apiserver"
     assert found.kube_controller_manager == assets / "kube-controller-manager"
+
+
+def test_kubectl_of_the_assets_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assets = _assets(tmp_path / "assets", "kubectl")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+    assert find_kubectl() == assets / "kubectl"
 
 
 def test_incomplete_assets_name_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from functions.local.directory import InstanceDirectory, write_private
+from functions.local.directory import KEEPER, InstanceDirectory, write_private
 from functions.local.errors import LocalError
 from functions.local.processes import Identity
 
@@ -58,6 +58,38 @@ def test_all_running_is_up(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> 
     assert directory.status().up
     with pytest.raises(LocalError, match="a control plane is running in"):
         InstanceDirectory(tmp_path).claim()
+
+
+def test_programs_that_run_beside_the_servers_are_told_and_ended(tmp_path: Path) -> None:
+    directory = _claimed(tmp_path)
+    with subprocess.Popen(["sleep", "1000"]) as one, subprocess.Popen(["sleep", "1000"]) as other:
+        directory.record_programs({"shop/till": one.pid, "shop/door": other.pid})
+        assert InstanceDirectory(tmp_path).status().programs == {"shop/door": True, "shop/till": True}
+        other.kill()
+        other.wait()
+        assert InstanceDirectory(tmp_path).status().programs == {"shop/door": False, "shop/till": True}
+        directory.record_programs({"shop/till": one.pid})
+        assert InstanceDirectory(tmp_path).status().programs == {"shop/till": True}
+        InstanceDirectory(tmp_path).end()
+        assert one.wait(10) < 0
+
+
+def test_the_keeper_is_one_of_the_servers_and_ended_first(tmp_path: Path) -> None:
+    directory = _claimed(tmp_path)
+    # A keeper starts again what ends, for as long as it lives.
+    keeping = "sleep 1000 & echo $!; while :; do wait $!; sleep 1000 & echo $!; done"
+    with subprocess.Popen(["sh", "-c", keeping], stdout=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stdout is not None
+        program = int(keeper.stdout.readline())
+        directory.record(KEEPER, keeper.pid)
+        directory.record_programs({"shop/till": program})
+        identity = Identity.of(keeper.pid)
+        assert identity is not None
+        assert directory.kept_by(identity)
+        assert directory.status().running[KEEPER]
+        InstanceDirectory(tmp_path).end()
+        assert keeper.wait(10) < 0
+        assert keeper.stdout.read() == ""
 
 
 def test_ending_kills_what_runs_and_keeps_foreign_files(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:

@@ -28,12 +28,14 @@ class Responder(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     @classmethod
-    async def listen(cls, look_up: Callable[[str], list[str] | None], host: str, port: int = 53) -> tuple[str, int]:
-        """Answer at an address until the event loop ends; gives the address."""
+    async def listen(
+        cls, look_up: Callable[[str], list[str] | None], host: str, port: int = 53
+    ) -> asyncio.DatagramTransport:
+        """Answer at an address until the transport is closed."""
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: cls(look_up), local_addr=(host, port)
         )
-        return cast("tuple[str, int]", transport.get_extra_info("sockname"))
+        return transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the way to answer."""

@@ -10,15 +10,18 @@ import asyncio
 import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from functions.local.errors import LocalError
+from functions.local.knative.relay import relay
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from functions.local.knative.relay import Target
     from functions.local.processes import ProcessGroup
 
 BRIDGE: Final = "cluster"
@@ -34,33 +37,61 @@ _WITHIN: Final = 10.0
 _PAUSE: Final = ("sh", "-c", "ip link set lo up && echo up && exec sleep 2147483647")
 
 
-def missing_tools() -> list[str]:
-    """What this machine lacks for networks of our own, each in words; empty where there is nothing."""
+def unshared(command: Sequence[str]) -> list[str]:
+    """The command that runs another one in a network and a mount namespace of its own, as the same process.
+
+    Who is not root is put into a user namespace as well, and is root there.
+    """
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *user, "--net", "--mount", "--", *command]
+
+
+def require_networks() -> None:
+    """Do nothing where networks of our own can be had.
+
+    Raises:
+        LocalError: They cannot; the text names everything that is missing.
+    """
     if not Path("/proc/self/ns/net").exists():
-        return ["network namespaces, which only Linux has"]
-    packages = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2"}
-    missing = [f"the command {name} (package {package})" for name, package in packages.items() if not _which(name)]
-    if not _RESOLVER.exists():
-        missing.append(f"{_RESOLVER}, over which the one of the cluster is put")
-    if not missing and (complaint := _tried()):
-        who = "root" if os.geteuid() else "the right to make network namespaces (CAP_SYS_ADMIN)"
-        missing.append(f"{who}: `{' '.join(UNSHARE)} true` says: {complaint}")
-    return missing
+        missing = ["network namespaces, which only Linux has"]
+    else:
+        packages = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2"}
+        missing = [f"the command {name} (package {package})" for name, package in packages.items() if not _has(name)]
+        if not _RESOLVER.exists():
+            missing.append(f"the file {_RESOLVER}, over which one for the names of the cluster is put")
+        if not missing and (complaint := _tried()):
+            missing.append(f"{_right()}: {complaint}")
+    if missing:
+        raise LocalError(f"Knative runs in networks of its own, for which is missing here: {'; '.join(missing)}")
 
 
-UNSHARE: Final = ("unshare", "--net", "--mount", "--")
-"""Runs a command in a network and a mount namespace of its own, as the same process."""
+def _has(command: str) -> bool:
+    return shutil.which(command, path=search_path()) is not None
 
 
-def _which(command: str) -> str | None:
-    return shutil.which(command, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+def search_path() -> str:
+    """The PATH, with where `ip` is on machines that keep it for root."""
+    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+
+
+def _right() -> str:
+    return (
+        "to be root, or user namespaces"
+        if os.geteuid()
+        else "the right to make network namespaces and bridges (CAP_SYS_ADMIN)"
+    )
 
 
 def _tried() -> str:
-    """What making namespaces and a bridge complains of; empty where it succeeds."""
-    script = f"ip link add {BRIDGE} type bridge && ip link add a type veth peer name b"
+    """What making namespaces, a bridge and a pair of links complains of; empty where it succeeds."""
+    script = f"ip link add {BRIDGE} type bridge && ip link add first type veth peer name second"
     tried = subprocess.run(  # noqa: S603 - the command is this module's own
-        [*UNSHARE, "sh", "-c", script], capture_output=True, text=True, timeout=_WITHIN, check=False
+        unshared(["sh", "-c", script]),
+        capture_output=True,
+        text=True,
+        timeout=_WITHIN,
+        check=False,
+        env=os.environ | {"PATH": search_path()},
     )
     return " ".join(tried.stderr.split()) if tried.returncode else ""
 
@@ -83,16 +114,14 @@ class Namespace:
 
 
 class Network:
-    """The bridge, and who is on it. To be used by a process that was started by `UNSHARE`.
+    """The bridge, and who is on it. To be used by a process that was started with `unshared`.
 
     Args:
         group: Holds the processes that keep namespaces open.
-        home: A directory for small files.
     """
 
-    def __init__(self, group: ProcessGroup, home: Path) -> None:
+    def __init__(self, group: ProcessGroup) -> None:
         self._group = group
-        self._home = home
         self._pods = 0
 
     async def set_up(self) -> None:
@@ -104,9 +133,7 @@ class Network:
             f"link set {BRIDGE} up",
         )
         await self.add_address(API_SERVICE)
-        resolver = self._home / "resolv.conf"
-        resolver.write_text(f"nameserver {BRIDGE_ADDRESS}\noptions timeout:1 attempts:2\n")
-        await _run("mount", "--bind", str(resolver), str(_RESOLVER.resolve()))
+        await asyncio.to_thread(_redirect_resolver)
 
     async def add_address(self, address: str) -> None:
         """Have the bridge answer for the address of a Service."""
@@ -116,6 +143,16 @@ class Network:
         """Undo `add_address`."""
         await _ip(f"addr del {address}/32 dev {BRIDGE}")
 
+    async def listen(self, choose: Callable[[], Target | None], address: str, port: int) -> asyncio.Server:
+        """Pass on what comes to a port of such an address.
+
+        Args:
+            choose: Where a new connection goes; None to cut it off.
+            address: Of a Service.
+            port: Of that Service.
+        """
+        return await relay(choose, host=address, port=port)
+
     async def add_pod(self) -> Namespace:
         """Make a network for a pod; it ends with `remove_pod`."""
         if self._pods == _PODS:
@@ -123,24 +160,33 @@ class Network:
         self._pods += 1
         high, low = divmod(self._pods, 250)
         address, link = f"10.97.{high + 1}.{low + 1}", f"pod{self._pods}"
+        pause = await asyncio.wait_for(asyncio.to_thread(self._pause), _WITHIN)
+        namespace = Namespace(address, pause)
+        try:
+            await _ip(
+                f"link add {link} type veth peer name eth0 netns {pause.pid}",
+                f"link set {link} master {BRIDGE}",
+                f"link set {link} up",
+            )
+            inside = f"addr add {address}/{_PREFIX} dev eth0\nlink set eth0 up\n"
+            await asyncio.to_thread(_run, *namespace.inside(["ip", "-batch", "-"]), text=inside)
+        except BaseException:
+            self.remove_pod(namespace)
+            raise
+        return namespace
+
+    def _pause(self) -> subprocess.Popen[bytes]:
+        """A process that holds a new network namespace open."""
         read, write = os.pipe()
         try:
             with open(write, "wb") as end:  # noqa: PTH123 - takes a descriptor
-                pause = self._group.spawn([UNSHARE[0], "--net", "--", *_PAUSE], cwd=self._home, output=end)
-            said = await asyncio.wait_for(asyncio.to_thread(os.read, read, 200), _WITHIN)
+                pause = self._group.spawn(["unshare", "--net", "--", *_PAUSE], cwd=Path.cwd(), output=end)
+            said = os.read(read, 200)
         finally:
             os.close(read)
         if said != b"up\n":
             raise LocalError(f"a network namespace could not be made: {said.decode(errors='replace').strip()}")
-        namespace = Namespace(address, pause)
-        await _ip(
-            f"link add {link} type veth peer name eth0 netns {pause.pid}",
-            f"link set {link} master {BRIDGE}",
-            f"link set {link} up",
-        )
-        await _run(*namespace.inside(["ip", "addr", "add", f"{address}/{_PREFIX}", "dev", "eth0"]))
-        await _run(*namespace.inside(["ip", "link", "set", "eth0", "up"]))
-        return namespace
+        return pause
 
     def remove_pod(self, namespace: Namespace) -> None:
         """Let go of a pod's network; it is gone once the processes in it are."""
@@ -148,17 +194,24 @@ class Network:
         namespace.pause.wait()
 
 
+def _redirect_resolver() -> None:
+    """Have names looked up at the bridge, by those in this mount namespace."""
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as resolver:
+        resolver.write(f"nameserver {BRIDGE_ADDRESS}\noptions timeout:1 attempts:2\n")
+        resolver.flush()
+        Path(resolver.name).chmod(0o644)
+        # What is mounted stays, although its name goes.
+        _run("mount", "--bind", resolver.name, str(_RESOLVER.resolve()))
+
+
 async def _ip(*commands: str) -> None:
-    await _run("ip", "-batch", "-", text="\n".join(commands) + "\n")
+    await asyncio.to_thread(_run, "ip", "-batch", "-", text="\n".join(commands) + "\n")
 
 
-async def _run(*command: str, text: str = "") -> None:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+def _run(*command: str, text: str = "") -> None:
+    # Not by the event loop: uvloop forks in a way that does not go together with forks of other threads.
+    done = subprocess.run(  # noqa: S603 - the commands are this module's own
+        command, input=text, capture_output=True, text=True, timeout=_WITHIN, check=False
     )
-    _, said = await asyncio.wait_for(process.communicate(text.encode()), _WITHIN)
-    if process.returncode:
-        raise LocalError(f"{' '.join(command)} failed: {' '.join(said.decode(errors='replace').split())}")
+    if done.returncode:
+        raise LocalError(f"{' '.join(command)} failed: {' '.join(done.stderr.split())}")

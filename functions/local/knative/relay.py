@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
     Target = tuple[str, int]
+
+_CONNECT_WITHIN: Final = 5.0
 
 
 async def relay(
@@ -33,39 +35,91 @@ async def relay(
 
 
 class _End(asyncio.Protocol):
-    """One of the two connections that are joined; what it receives is written to the other."""
+    """One of the two connections that are joined; what it receives is written to the other.
+
+    What comes before they are joined is kept for then. A connection may end one way and go on the other; when both
+    ways have ended, or it is broken, both connections are closed.
+    """
 
     def __init__(self) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.other: _End | None = None
+        self._transport: asyncio.Transport | None = None
+        self._other: _End | None = None
+        self._early: list[bytes] = []
+        self._ended = False
+
+    def join(self, other: _End) -> None:
+        """Write to that one from now on."""
+        self._other = other
+        for data in self._early:
+            other.write(data)
+        self._early.clear()
+        if self._ended:
+            other.finish()
+
+    def write(self, data: bytes) -> None:
+        """Send something."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def finish(self) -> None:
+        """Send no more; where nothing more is received either, it is closed once all is sent."""
+        if self._transport is None:
+            return
+        if self._ended:
+            self._transport.close()
+        elif not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def hang_up(self) -> None:
+        """Close it now."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.write(data)
+        if self._other is None:
+            self._early.append(data)
+        else:
+            self._other.write(data)
 
     def eof_received(self) -> bool:
-        if self.other is not None and self.other.transport is not None and self.other.transport.can_write_eof():
-            self.other.transport.write_eof()
+        self._ended = True
+        if self._other is not None:
+            self._other.finish()
+            if self._other.has_ended:
+                self.finish()
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self.other is not None and self.other.transport is not None:
+        self._transport = None
+        if self._other is not None:
             if error is None:
-                self.other.transport.close()
+                self._other.finish()
             else:
-                self.other.transport.abort()
-        self.transport = None
+                self._other.hang_up()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more is received."""
+        return self._ended or self._transport is None
 
     def pause_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.pause_reading()
+        if self._other is not None:
+            self._other.pause(paused=True)
 
     def resume_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.resume_reading()
+        if self._other is not None:
+            self._other.pause(paused=False)
+
+    def pause(self, *, paused: bool) -> None:
+        """Receive nothing for now, or go on."""
+        if self._transport is not None and not self._transport.is_closing():
+            if paused:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
 
 
 class _Near(_End):
@@ -78,7 +132,6 @@ class _Near(_End):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        cast("asyncio.Transport", transport).pause_reading()
         self._joining = asyncio.get_running_loop().create_task(self._join())
 
     async def _join(self) -> None:
@@ -86,14 +139,13 @@ class _Near(_End):
         try:
             if target is None:
                 raise ConnectionRefusedError
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(_CONNECT_WITHIN):
                 _, far = await asyncio.get_running_loop().create_connection(_End, *target)
         except OSError:
-            if self.transport is not None:
-                self.transport.abort()
+            self.hang_up()
             return
-        if self.transport is None:  # it hung up meanwhile
-            far.transport and far.transport.abort()
+        if self._transport is None:  # it hung up meanwhile
+            far.hang_up()
             return
-        far.other, self.other = self, far
-        self.transport.resume_reading()
+        far.join(self)
+        self.join(far)
