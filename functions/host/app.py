@@ -130,6 +130,7 @@ def make_server(
         head_seconds=head_seconds,
         access_log=None,
         lingering_time=LINGER_SECONDS,
+        auto_decompress=False,  # a megabyte can be made to unpack for seconds, and no Broker packs anything
     )
 
 
@@ -199,6 +200,9 @@ class _Bodies:
 
 def event_of(headers: Mapping[str, str], body: bytes) -> Event:
     """The event of a request, with the trace context of the request where it has none of its own."""
+    packed = headers.get("Content-Encoding")
+    if packed is not None and packed.lower() != "identity":
+        raise Malformed(f"the body is packed with {packed[:32]}; send it as it is")
     event = decode(headers, body)
     if "traceparent" in event.extensions:
         return event
