@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from events.event import Event
 
-TOKEN: Final = Path("/oidc/token")
-"""Where a SinkBinding puts the token that the sink asks for, where Knative's OIDC is on."""
 TRIES: Final = 6
 REQUEST_TIMEOUT: Final = 5.0
 """Seconds for one request, once it has a connection."""
 BUDGET: Final = 10.0
 """Seconds in tries and between them after which no further try of an event begins."""
+TOKEN_FILE: Final = Path("/oidc/token")
+"""Where a SinkBinding or source puts the token that says who sends, where Knative authenticates senders."""
 
 _RETRIED: Final = frozenset({404, 408, 425, 429, 500, 502, 503, 504})
 _EXTENSION: Final = re.compile(r"[a-z0-9]+", re.ASCII)
@@ -77,7 +77,7 @@ class Publisher:
         sink: An http(s) URL.
         extensions: Set on every event, over what it has.
         ca_certs: PEM certificates that are trusted besides the system's.
-        token: File with the token that is shown, which may come and change at any time; None to show none.
+        token_file: Holds the token that says who sends; read for each request, because it is renewed.
         sleep: Waits some seconds between tries.
 
     Raises:
@@ -90,21 +90,21 @@ class Publisher:
         *,
         extensions: Mapping[str, str] | None = None,
         ca_certs: str | None = None,
-        token: Path | None = None,
+        token_file: Path | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._sink = sink
         self._host = _host(sink)
         self._extensions = _checked(extensions or {})
         self._tls = _tls(ca_certs) if ca_certs and sink.startswith("https:") else None
-        self._token = token
+        self._token_file = token_file
         self._sleep = sleep
         self._turns = asyncio.Semaphore(_CONNECTIONS)
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """A publisher by K_SINK, K_CE_OVERRIDES and K_CA_CERTS, as a SinkBinding or source sets them."""
+        """A publisher by K_SINK, K_CE_OVERRIDES, K_CA_CERTS and the token, as a SinkBinding or source sets them."""
         sink = environ.get("K_SINK", "")
         if not sink:
             raise NoSink("K_SINK is not set; set it to the Broker's URL, or bind a SinkBinding to this workload")
@@ -112,7 +112,7 @@ class Publisher:
             sink,
             extensions=_overrides(environ.get("K_CE_OVERRIDES", "")),
             ca_certs=environ.get("K_CA_CERTS") or None,
-            token=TOKEN,
+            token_file=TOKEN_FILE if TOKEN_FILE.exists() else None,
         )
 
     async def __aenter__(self) -> Self:
@@ -174,7 +174,7 @@ class Publisher:
             async with self._connections().post(
                 self._sink,
                 data=body,
-                headers={**headers, **self._shown()},
+                headers=headers if self._token_file is None else {**headers, **_authorization(self._token_file, what)},
                 skip_auto_headers=("Content-Type",),
                 allow_redirects=False,
             ) as response:
@@ -186,16 +186,6 @@ class Publisher:
         refusal = _TryAgain if status in _RETRIED else NotAccepted
         raise refusal(f"{what}: status {status}", status=status, retry_after=pause)
 
-    def _shown(self) -> dict[str, str]:
-        """The header that says who sends; the token in the file is renewed now and then."""
-        if self._token is None:
-            return {}
-        try:
-            token = self._token.read_text().strip()
-        except OSError:
-            return {}
-        return {"Authorization": f"Bearer {token}"} if token else {}
-
     def _connections(self) -> aiohttp.ClientSession:
         if self._session is None:  # here and not in __init__, because it belongs to the running loop
             self._session = aiohttp.ClientSession(
@@ -203,6 +193,17 @@ class Publisher:
                 timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT),
             )
         return self._session
+
+
+def _authorization(token_file: Path, what: str) -> dict[str, str]:
+    """The header that says who sends."""
+    try:
+        token = token_file.read_text("ascii").strip()
+    except (OSError, ValueError) as error:
+        raise _TryAgain(f"{what}: no token in {token_file} ({type(error).__name__})") from None
+    if not token.isprintable() or not token:
+        raise _TryAgain(f"{what}: no token in {token_file}")
+    return {"Authorization": f"Bearer {token}"}
 
 
 _exponential: Final = tenacity.wait_exponential(multiplier=0.1, max=2)

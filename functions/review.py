@@ -20,7 +20,7 @@ from functions.access.errors import (
     Unauthorized,
     Unreachable,
 )
-from functions.catalog import Stack
+from functions.catalog import COMPONENTS, Stack
 from functions.conditions import REQUIREMENTS_MET, Condition, Status, checked_components, merge
 from functions.function import Later
 from functions.judge import Judgement, Outcome, Verdict, judge, unknown
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from functions.clusters import InferenceCluster
     from functions.world import World
 
+_OURS: Final = frozenset({REQUIREMENTS_MET, *(each.condition for each in COMPONENTS if each.requirements)})
 _STATUS: Final = {Outcome.MET: Status.TRUE, Outcome.MISSING: Status.FALSE, Outcome.UNKNOWN: Status.UNKNOWN}
 
 ATTEMPTS: Final = 20
@@ -116,7 +117,7 @@ async def _review(world: World, name: str, asks: Sequence[Ask]) -> Reviewed | No
                 return None
     except AccessError as trouble:
         raise Later(f"hub: {trouble}") from trouble
-    raise Later(f"InferenceCluster {name} was written by others {ATTEMPTS} times in a row")
+    raise _outrun(name)
 
 
 async def _read(world: World, name: str, asks: Sequence[Ask]) -> tuple[InferenceCluster | None, Judgement | None]:
@@ -270,6 +271,30 @@ def _unknown_stack(world: World, cluster: InferenceCluster) -> Condition:
 
 
 async def _write(world: World, cluster: InferenceCluster, conditions: Sequence[Condition]) -> InferenceCluster:
+    """Writes what was found, also where others wrote what is theirs in the meantime: it is as true as before.
+
+    Raises:
+        Conflict: What it rests on is not as it was; begin again.
+    """
     if all(cluster.conditions.get(each.type) == each for each in conditions):
         return cluster
-    return await world.hub.write_status(cluster, conditions)
+    latest = cluster
+    for _ in range(ATTEMPTS):
+        try:
+            return await world.hub.write_status(latest, conditions)
+        except Conflict:
+            found = await world.hub.cluster(cluster.name)
+            if found is None or _basis(found) != _basis(cluster):
+                raise
+            latest = found
+    raise _outrun(cluster.name)
+
+
+def _basis(cluster: InferenceCluster) -> tuple[object, ...]:
+    """What a finding rests on of an InferenceCluster: all but what others say of it."""
+    ours = {type_: each for type_, each in cluster.conditions.items() if type_ in _OURS}
+    return (cluster.uid, cluster.generation, cluster.deletion_timestamp, ours)
+
+
+def _outrun(name: str) -> Later:
+    return Later(f"InferenceCluster {name} was written by others {ATTEMPTS} times in a row")

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class Sink(ThreadingHTTPServer):
-    """Keeps what it takes; refuses events of the ids in `refused`."""
+    """Keeps what it takes, and who said to send it; refuses events of the ids in `refused`."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self.took: list[Event] = []
+        self.shown: list[str | None] = []
         self.refused: set[str] = set()
         self.url = f"http://127.0.0.1:{self.server_port}/"
 
@@ -45,6 +46,7 @@ class _Answer(BaseHTTPRequestHandler):
         refused = event.id in self.server.refused
         if not refused:
             self.server.took.append(event)
+            self.server.shown.append(self.headers.get("Authorization"))
         self.send_response(400 if refused else 202)
         self.send_header("Content-Length", "0")
         self.end_headers()

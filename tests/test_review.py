@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from functions.catalog import COMPONENTS, CustomResource, DeviceClass, Stack, co
 from functions.review import Ask, review
 from tests.faults import Fault, faulty
 from tests.support import (
+    CLUSTERS,
     CRDS,
     DEVICE_CLASSES,
     Moving,
@@ -264,3 +267,36 @@ def _bare(crd: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": {"name": crd["metadata"]["name"]},
         "spec": crd["spec"],
     }
+
+
+async def test_others_who_write_whenever_the_target_is_looked_at_hold_nothing_up(hub: ControlPlane) -> None:
+    world = await open_world(hub.kubeconfig)
+    put_cluster(hub.api)
+    messages = itertools.count()
+
+    def say() -> None:
+        ready = {"type": "Ready", "status": "False", "reason": "Creating", "message": str(next(messages))}
+        ready["lastTransitionTime"] = "2026-12-01T04:00:00Z"
+        body = {
+            "apiVersion": "modelplane.ai/v1alpha1",
+            "kind": "InferenceCluster",
+            "metadata": {"name": "gpu-1"},
+            "status": {"conditions": [ready]},
+        }
+        apply(hub.api, f"{CLUSTERS}/gpu-1/status", body)
+
+    async def meanwhile(_: web.Request, real: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
+        await asyncio.to_thread(say)
+        return await real()
+
+    async with faulty(hub) as target:
+        put_kubeconfig(hub.api, target.kubeconfig)
+        target.faults.append(Fault("/", meanwhile))
+        await review(world, "gpu-1", Ask())
+        first = len(target.asked)
+        provide(hub.api, DeviceClass("gpu.nvidia.com"))
+        await review(world, "gpu-1", Ask())
+    await world.close()
+    assert conditions(hub.api)["NvidiaDraDriverGpuProvided"]["status"] == "True"
+    assert conditions(hub.api)["Ready"]["message"] == str(next(messages) - 1), "theirs stays"
+    assert len(target.asked) <= 3 * first, "it was not looked at again for each thing that others said"

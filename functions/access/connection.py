@@ -77,6 +77,7 @@ class Connection:
         tls_server_name: Name that the server's certificate is checked against instead of the host.
         skip_tls_verify: Whether the server's certificate goes unchecked.
         compression: Whether answers may be compressed.
+        avoids_metadata: Whether it must not lead to an address of a cloud's metadata service.
     """
 
     context: str
@@ -95,6 +96,7 @@ class Connection:
     tls_server_name: str | None = None
     skip_tls_verify: bool = False
     compression: bool = True
+    avoids_metadata: bool = False
 
     @property
     def has_credential(self) -> bool:
@@ -110,4 +112,5 @@ class Connection:
             self.proxy_url,
             self.tls_server_name,
             self.skip_tls_verify,
+            self.avoids_metadata,
         )

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from urllib.parse import quote
 
 from functions.access import document, proxy, tls
-from functions.access.addresses import has_usable_login, http_url, is_host
+from functions.access.addresses import has_usable_login, http_url, is_host, is_metadata_service
 from functions.access.connection import Connection, ExecHelper, Oidc
 from functions.access.errors import KubeconfigInvalid, UnknownContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from urllib.parse import SplitResult
 
     from functions.access.document import Document, Part
 
@@ -141,7 +142,7 @@ def _connection(whole: Document, wanted: str | None, *, trusted: bool) -> Connec
         helper = user.part("exec")
         if helper is not None:
             fields["helper"] = _exec(helper, cluster, fields)
-    return Connection(context=name, **fields)
+    return Connection(context=name, avoids_metadata=not trusted, **fields)
 
 
 def _named(context: Part, kind: str, parts: Mapping[str, Part]) -> Part | None:
@@ -170,7 +171,7 @@ def _cluster_fields(cluster: Part, *, trusted: bool) -> dict[str, Any]:
         "ca": ca,
         "skip_tls_verify": skip,
         "tls_server_name": _tls_server_name(cluster),
-        "proxy_url": _proxy(cluster),
+        "proxy_url": _proxy(cluster, trusted=trusted),
         "compression": not cluster.flag("disable-compression"),
     }
 
@@ -238,6 +239,8 @@ def _server(cluster: Part, *, trusted: bool) -> str:
         cluster.invalid("server must hold no user information; put it into the user's entry")
     if parts.query or parts.fragment:
         cluster.invalid("server must have no query and no fragment")
+    if not trusted:
+        _check_host(cluster, "server", parts)
     if parts.scheme == "http" and not trusted:
         cluster.invalid("server must be https: anyone on the way could take the credential")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
@@ -250,7 +253,12 @@ def _tls_server_name(cluster: Part) -> str | None:
     return name
 
 
-def _proxy(cluster: Part) -> str | None:
+def _check_host(cluster: Part, name: str, parts: SplitResult) -> None:
+    if is_metadata_service(parts.hostname or ""):
+        cluster.invalid(f"{name} is refused in a Secret: {parts.hostname} is a cloud's metadata service, not a cluster")
+
+
+def _proxy(cluster: Part, *, trusted: bool) -> str | None:
     url = cluster.text("proxy-url")
     if url is None:
         return None
@@ -259,6 +267,8 @@ def _proxy(cluster: Part) -> str | None:
     parts = http_url(url)
     if parts is None:
         cluster.invalid("proxy-url must be a URL such as http://host:3128")
+    if not trusted:
+        _check_host(cluster, "proxy-url", parts)
     if not has_usable_login(parts):
         cluster.invalid("proxy-url must hold a user without a colon, and user and password in Latin-1")
     return url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -11,6 +12,7 @@ import aiohttp
 from yarl import URL
 
 from functions.access import credentials, tls
+from functions.access.addresses import is_metadata_service
 from functions.access.diagnosis import answer_error, too_long, unreachable
 from functions.access.errors import Unreachable
 from functions.access.redaction import redact
@@ -189,8 +191,9 @@ class Transport:
         return Unreachable(f"{self.connection.server} is no longer connected to")
 
     def _session(self) -> aiohttp.ClientSession:
+        make = _guarded_socket if self.connection.avoids_metadata else _socket
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION, socket_factory=_socket),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION, socket_factory=make),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_BUFFER,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
@@ -256,6 +259,13 @@ def hang_up(response: aiohttp.ClientResponse) -> None:
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()  # else TLS takes leave at length of a server that sends on
     response.close()
+
+
+def _guarded_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket, where the address that a name stands for is not one that a Secret must not lead to."""
+    if is_metadata_service(str(address[4][0])):
+        raise PermissionError(errno.EACCES, "it is a cloud's metadata service")
+    return _socket(address)
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:

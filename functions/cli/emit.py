@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -35,8 +36,13 @@ def emit() -> None:
 @click.argument("cluster")
 @click.option("--sink", envvar="K_SINK", show_envvar=True, metavar="URL", required=True, help="The Broker's URL.")
 @click.option("--secret", metavar="NAME[/KEY]", help="The kubeconfig Secret in modelplane-system, where that is known.")
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Holds the token to show to a Broker that authenticates senders.",
+)
 @click.option("--source", default="/serving-stack/emit", show_default=True, metavar="URI", help="Who says it.")
-def provisioned(cluster: str, sink: str, secret: str | None, source: str) -> int:
+def provisioned(cluster: str, sink: str, secret: str | None, token_file: Path | None, source: str) -> int:
     """Say that CLUSTER was provisioned, so that its InferenceCluster of that name is checked at once.
 
     It creates and changes nothing: where there is no such InferenceCluster yet, it is checked when it is created.
@@ -47,7 +53,7 @@ def provisioned(cluster: str, sink: str, secret: str | None, source: str) -> int
         raise click.BadParameter(f"{printable(cluster)!r} is no name that an InferenceCluster can have")
     event = _provisioned(cluster, secret, source)
     try:
-        publisher = Publisher(sink)
+        publisher = Publisher(sink, token_file=token_file)
     except NoSink as trouble:
         raise click.BadParameter(str(trouble), param_hint="--sink") from None
 

@@ -133,6 +133,7 @@ def make_server(
         head_seconds=head_seconds,
         access_log=None,
         lingering_time=LINGER_SECONDS,
+        auto_decompress=False,  # a megabyte can be made to unpack for seconds, and no Broker packs anything
     )
 
 
@@ -150,14 +151,14 @@ def _receiver(
             try:
                 content = request.content  # usually all of it came with the headers
                 body = content.read_nowait() if content.is_eof() else await bodies.read(request)
-                event = _event(request.headers, body)
-            except _UNREADABLE as error:
-                return _refusal(name, _unreadable(error, bodies.seconds))
+                event = event_of(request.headers, body)
+            except UNREADABLE as error:
+                return _refusal(name, unreadable(error, bodies.seconds))
             if (refused := gate.refusal()) is not None:  # others may have come before the last of the body
                 return _turned_away(name, refused, gate)
             gate.enter()
             try:
-                return _response(await host.handle(name, event, reply_limit=_reply_limit(request.headers)))
+                return _response(await host.handle(name, event, reply_limit=reply_limit(request.headers)))
             finally:
                 gate.leave()
         except ConnectionError:  # the sender is gone, nobody reads an answer
@@ -204,8 +205,11 @@ class _Bodies:
         return bytes(body)
 
 
-def _event(headers: Mapping[str, str], body: bytes) -> Event:
+def event_of(headers: Mapping[str, str], body: bytes) -> Event:
     """The event of a request, with the trace context of the request where it has none of its own."""
+    packed = headers.get("Content-Encoding")
+    if packed is not None and packed.lower() != "identity":
+        raise Malformed(f"the body is packed with {packed[:32]}; send it as it is")
     event = decode(headers, body)
     if "traceparent" in event.extensions:
         return event
@@ -213,10 +217,17 @@ def _event(headers: Mapping[str, str], body: bytes) -> Event:
     return replace(event, extensions={**event.extensions, "traceparent": traceparent}) if traceparent else event
 
 
-_UNREADABLE: Final = (Malformed, TimeoutError, web.HTTPRequestEntityTooLarge, web.RequestPayloadError, _TooManyBodies)
+UNREADABLE: Final[tuple[type[Exception], ...]] = (
+    Malformed,
+    TimeoutError,
+    web.HTTPRequestEntityTooLarge,
+    web.RequestPayloadError,
+    _TooManyBodies,
+)
 
 
-def _unreadable(error: Exception, seconds: float) -> Answer:
+def unreadable(error: Exception, seconds: float) -> Answer:
+    """The answer to one of the errors in `UNREADABLE`; `seconds` is what a sender has for its body."""
     match error:
         case _TooManyBodies():
             return later("too many bodies are on their way", 1, outcome="overloaded")
@@ -230,7 +241,7 @@ def _unreadable(error: Exception, seconds: float) -> Answer:
             return Answer(status=422, outcome="malformed", body="the body is not encoded as the headers say")
 
 
-def _reply_limit(headers: Mapping[str, str]) -> int:
+def reply_limit(headers: Mapping[str, str]) -> int:
     """One event where the sender says that it publishes replies, as a Broker does; else none."""
     preferences = headers.get("Prefer")
     if preferences is None or preferences == "reply":  # as all but all senders have it
@@ -239,12 +250,16 @@ def _reply_limit(headers: Mapping[str, str]) -> int:
 
 
 def _refusal(function: str, answer: Answer) -> web.Response:
-    """The response to what did not reach a function, counted and logged."""
+    return _response(refused(function, answer))
+
+
+def refused(function: str, answer: Answer) -> Answer:
+    """The answer to what did not reach a function, counted and logged."""
     COUNTS.event(function, "", answer.outcome)
     # A line for each event that only has to come again would drown the log just when there is most to do.
     level = logging.DEBUG if answer.status == 503 else logging.WARNING  # noqa: PLR2004
     _log.log(level, "refused", extra={"function": function, "outcome": answer.outcome, "detail": answer.body})
-    return _response(answer)
+    return answer
 
 
 def _response(answer: Answer) -> web.Response:

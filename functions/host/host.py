@@ -114,7 +114,8 @@ class Host:
     async def _call(self, function: Function, event: Event, reply_limit: int | None) -> Answer:
         timed = self._limit()
         try:
-            hops = _hops(event)
+            # What only records an event takes it however far it came: a dead letter is of one that came too far.
+            hops = 0 if function.records else _hops(event)
             with timed:
                 events = await function.handler(event, self._world)
                 if not events:

@@ -125,6 +125,19 @@ def test_accepted_from_a_secret(data: bytes, expected: dict[str, Any]) -> None:
     assert {name: getattr(made, name) for name in expected} == expected
 
 
+METADATA = [
+    "169.254.169.254",
+    "169.254.170.2:6443",
+    "2852039166",
+    "0xa9fea9fe",
+    "169.254.43518",
+    "[fe80::a9fe:a9fe]",
+    "[::ffff:169.254.169.254]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[fd00:ec2::254]",
+    "100.100.100.200",
+    "168.63.129.16",
+]
 REFUSED = [
     pytest.param(text(user={"exec": {"command": SECRET}}), "exec is refused", id="exec"),
     pytest.param(text(user={"auth-provider": {"name": "gcp"}}), "auth-provider is refused", id="auth-provider"),
@@ -136,6 +149,14 @@ REFUSED = [
     pytest.param(text({"certificate-authority": "/c"}), "certificate-authority is refused", id="ca-file"),
     pytest.param(text({"insecure-skip-tls-verify": True}), "insecure-skip-tls-verify is refused", id="skip-verify"),
     pytest.param(text({"server": "http://host"}), "server must be https", id="http"),
+    *(
+        pytest.param(text({"server": f"http{s}://{host}/latest"}), "server is refused in a Secret", id=f"{s} {host}")
+        for s in ("", "s")
+        for host in METADATA
+    ),
+    pytest.param(
+        text({"proxy-url": "http://169.254.169.254"}), "proxy-url is refused in a Secret", id="proxy of metadata"
+    ),
 ]
 MALFORMED = [
     pytest.param(b"", "no current-context; its contexts are: none", id="empty"),
@@ -366,6 +387,12 @@ def test_exec_helper_of_a_persons_own(command: str, expected: str, tmp_path: Pat
         "certificate-authority-data": CA64,
         "config": {"audience": "x"},
     }
+
+
+def test_a_person_may_have_a_cluster_at_a_link_local_address(tmp_path: Path) -> None:
+    made = load_file(write(tmp_path / "config", text({"server": "https://169.254.1.2:6443"})))
+    assert (made.server, made.avoids_metadata) == ("https://169.254.1.2:6443", False)
+    assert from_secret(text()).avoids_metadata
 
 
 def test_the_list_is_merged_as_kubectl_does(tmp_path: Path) -> None:

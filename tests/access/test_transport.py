@@ -42,6 +42,25 @@ async def test_what_the_libraries_do_not_take(fields: dict[str, Any]) -> None:
     assert "s3cr3t" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"server": "https://localhost:1"}, id="a name"),
+        pytest.param({"server": "https://127.0.0.1:1"}, id="an address"),
+        pytest.param({"server": "https://host:6443", "proxy_url": "http://localhost:1"}, id="a proxy"),
+    ],
+)
+async def test_what_stands_for_a_metadata_service_is_not_connected_to(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    # As if it were on this machine, so that a test that fails asks no real one.
+    monkeypatch.setattr(transport_module, "is_metadata_service", {"127.0.0.1", "::1"}.__contains__)
+    for avoided, reason in ((True, "EACCES"), (False, "ECONNREFUSED|refused the connection")):
+        async with client_of(**fields, avoids_metadata=avoided) as client:
+            with pytest.raises(Unreachable, match=reason):
+                await client.get("/version")
+
+
 async def test_a_closed_client_connects_no_more() -> None:
     recorder = Recorder()
     async with serve(recorder) as url, client_of(url) as client:

@@ -89,6 +89,40 @@ async def serve() -> AsyncIterator[Serve]:
         yield start
 
 
+async def test_the_token_is_shown_as_it_is_when_an_event_is_sent(serve: Serve, tmp_path: Path) -> None:
+    sink, file = Sink(), tmp_path / "token"
+    async with Publisher(await serve(sink), token_file=file, sleep=Sleeper()) as publisher:
+        for token in ("first", "renewed"):
+            file.write_text(f"{token}\n")
+            await publisher.publish([MET])
+    assert [each["Authorization"] for each in sink.headers] == ["Bearer first", "Bearer renewed"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"two\nlines", b"\xff"], ids=["no file", "empty", "lines", "bytes"])
+async def test_without_the_token_nothing_is_sent(serve: Serve, tmp_path: Path, content: bytes | None) -> None:
+    sink, file, sleep = Sink(), tmp_path / "token", Sleeper()
+    if content is not None:
+        file.write_bytes(content)
+    async with Publisher(await serve(sink), token_file=file, sleep=sleep) as publisher:
+        with pytest.raises(NotAccepted, match="no token in") as error:
+            await publisher.publish([MET])
+    assert "lines" not in str(error.value).replace(str(file), "")
+    assert (sink.headers, len(sleep.waits)) == ([], TRIES - 1), "it may only be on its way"
+
+
+@pytest.mark.parametrize("bound", [True, False])
+async def test_the_token_of_a_sink_binding_is_found(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, bound: bool
+) -> None:
+    sink, file = Sink(), tmp_path / "token"
+    monkeypatch.setattr(publisher_module, "TOKEN_FILE", file)
+    if bound:
+        file.write_text("bound")
+    async with Publisher.from_environment({"K_SINK": await serve(sink)}) as publisher:
+        await publisher.publish([MET])
+    assert sink.headers[0].get("Authorization") == ("Bearer bound" if bound else None)
+
+
 async def test_events_arrive_with_the_overrides(serve: Serve) -> None:
     sink = Sink()
     environ = {
@@ -101,17 +135,6 @@ async def test_events_arrive_with_the_overrides(serve: Serve) -> None:
         replace(MET, extensions={"cluster": "gpu-1", "hops": "1"}),
         replace(MET, id="2", extensions={"cluster": "gpu-1"}),
     ]
-
-
-async def test_the_token_of_the_moment_is_shown(serve: Serve, tmp_path: Path) -> None:
-    sink = Sink()
-    token = tmp_path / "token"
-    async with Publisher(await serve(sink), token=token) as publisher:
-        await publisher.publish([MET])  # before there is one
-        for each in ("one", "two"):
-            token.write_text(f"{each}\n")
-            await publisher.publish([MET])
-    assert [each.get("Authorization") for each in sink.headers] == [None, "Bearer one", "Bearer two"]
 
 
 async def test_data_without_a_content_type_gets_none(serve: Serve) -> None:
