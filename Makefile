@@ -59,10 +59,29 @@ lock: $(READY) ## resolve the dependencies anew
 	$(BIN)/python -m pip install --quiet 'uv>=0.13,<1'
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --extra dev \
 	  --upgrade pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes --no-header \
+	  --constraints requirements.lock pyproject.toml -o requirements-runtime.lock
 
 bench: $(READY) ## measure, and compare with the limits
 	$(BIN)/serving-stack local build
 	$(BIN)/python -m tests.benchmarks
+
+IMAGE ?= modelplane-serving-stack
+BASE ?= docker.io/library/python:3.11-slim
+# Of the Python in BASE, and of the machine that the image is for.
+IMAGE_PYTHON ?= 3.11
+IMAGE_MACHINE ?= $(subst arm64,aarch64,$(shell uname -m))
+CONTAINERS ?= $(notdir $(firstword $(foreach p,docker podman,$(shell command -v $(p)))))
+
+image: $(READY) ## the container image IMAGE, on top of BASE, with docker or podman
+	@test -n "$(CONTAINERS)" || { echo "docker or podman is needed" >&2; exit 1; }
+	rm -rf build/wheels
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --dest build/wheels --no-deps --only-binary :all: \
+	  --implementation cp --python-version $(IMAGE_PYTHON) \
+	  $(foreach p,manylinux_2_28 manylinux_2_17 manylinux2014,--platform $(p)_$(IMAGE_MACHINE)) \
+	  --require-hashes --requirement requirements-runtime.lock
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir build/wheels --no-deps --no-build-isolation .
+	$(CONTAINERS) build --network none --build-arg BASE=$(BASE) --tag $(IMAGE) .
 
 clean: ## remove what the targets made here (not the cached control plane)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* dist build
