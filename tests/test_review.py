@@ -298,5 +298,5 @@ async def test_others_who_write_whenever_the_target_is_looked_at_hold_nothing_up
         await review(world, "gpu-1", Ask())
     await world.close()
     assert conditions(hub.api)["NvidiaDraDriverGpuProvided"]["status"] == "True"
-    assert conditions(hub.api)["Ready"]["message"] == str(next(messages) - 1), "theirs stays"
+    assert conditions(hub.api)["Ready"]["reason"] == "Creating", "theirs stays"
     assert len(target.asked) <= 3 * first, "it was not looked at again for each thing that others said"
