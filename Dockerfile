@@ -28,7 +28,7 @@ RUN set -eu; \
     library=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))'); \
     PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore python3 -m pip uninstall --quiet --yes pip setuptools wheel; \
     rm -rf "$library/ensurepip"; \
-    python3 -m compileall -q -f --invalidation-mode unchecked-hash -x '/(site|dist)-packages/' "$library"
+    python3 -m compileall -q -f --invalidation-mode unchecked-hash -x '/(site|dist)-packages/|bad_coding|badsyntax|lib2to3/tests/data' "$library"
 COPY --from=build /opt/serving-stack /opt/serving-stack
 ENV PATH=/opt/serving-stack/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONSAFEPATH=1
 # By number, so that the kubelet can tell that it is not root. It owns no file.

@@ -117,6 +117,12 @@ class Running:
         code: int = self.container.get_wrapped_container().wait(timeout=30)["StatusCode"]
         return code
 
+    def says(self, text: str, *, within: float = 30.0) -> None:
+        """Waits until it has written that."""
+        while text not in self.log():
+            assert time.monotonic() - self.started < within, self.log()
+            time.sleep(0.1)
+
     def log(self) -> str:
         """All that it wrote."""
         return "".join(each.decode() for each in self.container.get_logs())

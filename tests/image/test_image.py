@@ -204,8 +204,7 @@ def test_each_service_serves(start: Start, account: dict[Path, str], service: De
 def test_the_source_runs_until_it_is_told_to_end(start: Start, account: dict[Path, str], source: Deployed) -> None:
     env = {**source.env, **in_a_pod(), "K_SINK": f"http://{NOWHERE}"}
     running = start(*source.container["args"], env=env, files=account)
-    running.python("import time; time.sleep(2)")
-    assert '"message":"watching"' in running.log()
+    running.says('"message":"watching"')
     code, seconds = running.terminate()
     assert code == 0, running.log()
     assert seconds < 5
@@ -229,11 +228,11 @@ def test_events_are_written_down(start: Start, account: dict[Path, str]) -> None
 
 
 def test_it_is_ready_at_once(start: Start, kubeconfig: Path) -> None:
-    def seconds() -> float:
-        running = start("serve", "--kubeconfig", "/kubeconfig", files={kubeconfig: "/kubeconfig"})
-        return running.ready()
-
-    assert min(seconds() for _ in range(3)) < 3  # with what Docker itself takes
+    running = start("serve", "--kubeconfig", "/kubeconfig", files={kubeconfig: "/kubeconfig"})
+    running.ready()
+    # Of processor time, for how long it takes depends on what else the machine does.
+    used = "import os; print(sum(map(int, open('/proc/1/stat').read().split()[13:15])) / os.sysconf('SC_CLK_TCK'))"
+    assert 0 < float(running.python(used)) < 1.5
 
 
 def test_nothing_is_compiled_at_its_start(start: Start, kubeconfig: Path) -> None:
