@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -114,6 +115,7 @@ def main() -> None:
     something else to `check`.
     """
     _open_missing_streams()
+    _end_when_told()
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as error:
@@ -128,6 +130,12 @@ def main() -> None:
             _tell_bug()
     _abandon_unwritable_streams()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end_when_told() -> None:
+    """In a container, where the kernel lets the first process ignore SIGTERM until somebody says what to do on it."""
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 
 def _open_missing_streams() -> None:
