@@ -17,8 +17,9 @@ from functions.access.errors import NotFound
 from functions.access.targets import Targets
 from functions.catalog import COMPONENTS, CustomResource
 from functions.deploy_files import deploy_directory
-from functions.hub import Hub
+from functions.hub import GATEWAYS, Hub
 from functions.local import substrate
+from functions.local.certificates import Authority
 from functions.world import Clock, World
 
 if TYPE_CHECKING:
@@ -187,6 +188,19 @@ def put_cluster(api: Api, name: str = "gpu-1", *, stack: str = "Standard", **exi
         "spec": {"stack": stack, "cluster": {"source": "Existing", "existing": block}},
     }
     return apply(api, f"{CLUSTERS}/{name}", manifest)
+
+
+def put_inference_gateway(api: Api, cluster: str = "gpu-1") -> None:
+    """InferenceGateway `eu`, which publishes a client CA."""
+    gateway = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "InferenceGateway",
+        "metadata": {"name": "eu"},
+        "spec": {"clusterName": cluster},
+        "status": {"clientCACertificate": Authority.new().certificate.decode()},
+    }
+    apply(api, f"{GATEWAYS}/eu", gateway)
+    apply(api, f"{GATEWAYS}/eu/status", gateway)
 
 
 def get_cluster(api: Api, name: str = "gpu-1") -> dict[str, Any]:

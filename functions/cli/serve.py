@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from functions.cli import process_options
+
 
 @click.command()
 @click.option(
@@ -51,22 +53,8 @@ import click
     show_default=True,
     help="Connections open at once, fewer than the process may have files; those beyond are closed.",
 )
-@click.option(
-    "--log-level",
-    envvar="SERVING_STACK_LOG_LEVEL",
-    show_envvar=True,
-    default="info",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    show_default=True,
-    help="Least level that is logged.",
-)
-@click.option(
-    "--kubeconfig",
-    envvar="SERVING_STACK_KUBECONFIG",
-    show_envvar=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="Of the hub; by default what kubectl would use, in a pod its ServiceAccount.",
-)
+@process_options.log_level
+@process_options.hub_kubeconfig
 @click.option(
     "--journal",
     envvar="SERVING_STACK_JOURNAL",

@@ -7,18 +7,13 @@ from typing import Final
 import click
 
 from functions.access.errors import KubeconfigInvalid
+from functions.cli import process_options
 
 KINDS: Final = ("InferenceCluster", "InferenceGateway", "Secret")
 
 
 @click.command()
-@click.option(
-    "--kubeconfig",
-    envvar="SERVING_STACK_KUBECONFIG",
-    show_envvar=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="Of the hub; by default what kubectl would use, in a pod its ServiceAccount.",
-)
+@process_options.hub_kubeconfig
 @click.option(
     "--shard",
     envvar="SERVING_STACK_SHARD",
@@ -37,15 +32,7 @@ KINDS: Final = ("InferenceCluster", "InferenceGateway", "Secret")
     metavar="A,B,…",
     help="What to tell of the hub itself; leave out what an ApiServerSource tells.",
 )
-@click.option(
-    "--log-level",
-    envvar="SERVING_STACK_LOG_LEVEL",
-    show_envvar=True,
-    default="info",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    show_default=True,
-    help="Least level that is logged.",
-)
+@process_options.log_level
 def watch(*, kubeconfig: str | None, shard: str, hub_kinds: str, log_level: str) -> None:
     """Watch the hub and the target of every InferenceCluster, and send what changes to K_SINK.
 

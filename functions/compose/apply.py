@@ -111,19 +111,16 @@ class Applier:
             and step.kind != kinds.CONFIG_MAP  # which can hold no other client CA than those that were there
             and not self._inputs.client_cas.bundle
             and any(
-                each.guarded and step.key in each.after and self._is_there(each) for each in self._composition.steps
+                each.guarded and step.key in each.after and self._gates.is_there(each)
+                for each in self._composition.steps
             )
         )
-
-    def _is_there(self, step: Step) -> bool:
-        found = self._look.found.get(step.key)
-        return found is not None and is_ours(found, self._inputs.uid)
 
     async def _keep_guarding(self, step: Step, found: dict[str, Any] | None) -> State:
         """Sees to a guard being what it should be until nothing is left to be guarded."""
         if found is None and self._look.serves(step.kind, "create"):
             await self._create(step)
-        elif found is not None and "deletionTimestamp" not in found["metadata"] and self._is_there(step):
+        elif found is not None and "deletionTimestamp" not in found["metadata"] and self._gates.is_there(step):
             state = await self._keep(step, found)
             if state.reason is Reason.CONFLICT:
                 return state

@@ -87,11 +87,12 @@ class Gates:
         That is so also where what lies between the two is gone as well.
         """
         return any(
-            step.key in (*other.after, *other.awaits) and (self._is_there(other) or self._is_rested_on(other))
+            step.key in (*other.after, *other.awaits) and (self.is_there(other) or self._is_rested_on(other))
             for other in self._composition.steps
         )
 
-    def _is_there(self, step: Step) -> bool:
+    def is_there(self, step: Step) -> bool:
+        """Whether an object of ours is there."""
         found = self._look.found.get(step.key)
         return found is not None and is_ours(found, self._inputs.uid)
 

@@ -26,7 +26,6 @@ from functions.demo.controllers import Controllers
 from functions.hub import CLUSTERS, GATEWAYS
 from functions.local import substrate
 from functions.local.binaries import find_binaries
-from functions.local.certificates import Authority
 from functions.local.instance import ControlPlane
 from functions.registry import FUNCTIONS
 from functions.world import World
@@ -34,7 +33,16 @@ from tests.benchmarks.hub import CLUSTER, check_requested, client_of, server_pid
 from tests.benchmarks.measure import Figure, Stopwatch, at_most, figure, milliseconds, p50, p95, ratio_at_most
 from tests.benchmarks.processes import SERVING_STACK, quiet, running
 from tests.benchmarks.sweep import USER, requests
-from tests.support import CRDS, apply, get_cluster, gone, install_hub, put_cluster, put_kubeconfig, served
+from tests.support import (
+    CRDS,
+    get_cluster,
+    gone,
+    install_hub,
+    put_cluster,
+    put_inference_gateway,
+    put_kubeconfig,
+    served,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -96,15 +104,7 @@ async def _prepare(hub: ControlPlane, client: Client) -> None:
     hub.wait_until_ready()
     put_kubeconfig(hub.api, hub.kubeconfig_for(USER, groups=["system:masters"]).read_bytes())
     put_cluster(hub.api, CLUSTER)
-    gateway = {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "InferenceGateway",
-        "metadata": {"name": "eu"},
-        "spec": {"clusterName": CLUSTER},
-        "status": {"clientCACertificate": Authority.new().certificate.decode()},
-    }
-    apply(hub.api, f"{GATEWAYS}/eu", gateway)
-    apply(hub.api, f"{GATEWAYS}/eu/status", gateway)
+    put_inference_gateway(hub.api, CLUSTER)
 
 
 async def _rounds(hub: ControlPlane, client: Client, logs: Path) -> tuple[list[float], list[float]]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from time import sleep
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,11 +53,24 @@ def is_about(event: Event, type_: str, subject: str) -> bool:
     return (event.type, event.subject) == (type_, subject)
 
 
+def until_it_watches(hub: ControlPlane, sink: Sink) -> None:
+    """Returns once definitions of the target are told: those that were there at the first list are not."""
+    for number in range(60):
+        name = f"probe{number}s.tests.example.com"
+        provide(hub.api, CustomResource(name, "v1"))
+        for _ in range(10):
+            if any(each.extensions.get("name") == name for each in sink.took if "cluster" in each.extensions):
+                return
+            sleep(0.05)
+    pytest.fail("the target is not watched")
+
+
 def test_what_happens_on_a_target_reaches_the_sink(hub: ControlPlane, sink: Sink) -> None:
     put_kubeconfig(hub.api, hub.kubeconfig.read_bytes())
     with watching(hub, sink) as process:
         put_cluster(hub.api)  # while it runs
         sink.until(lambda each: is_about(each, *asks_of("gpu-1")))
+        until_it_watches(hub, sink)
         provide(hub.api, CRD)
         seen = sink.until(lambda each: each.type == types.OBJECT_ADDED and each.extensions.get("name") == CRD.name)
         assert seen.extensions["cluster"] == "gpu-1"

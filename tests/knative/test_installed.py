@@ -23,12 +23,11 @@ from functions.catalog import Stack, of_stack
 from functions.compose.sets import COMPOSITIONS
 from functions.demo.controllers import Controllers
 from functions.deploy_files import BROKER, NAMESPACE, deploy_directory
-from functions.hub import CLUSTERS, GATEWAYS
+from functions.hub import CLUSTERS
 from functions.local import substrate
 from functions.local.binaries import find_kubectl
-from functions.local.certificates import Authority
 from tests.knative.venues import proxied
-from tests.support import SECRETS, apply, conditions, install, put_cluster, put_kubeconfig
+from tests.support import SECRETS, conditions, install, put_cluster, put_inference_gateway, put_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,18 +167,6 @@ def try_production(found: Installed) -> None:
     assert found.api.request("PATCH", path, disabled, content_type=MERGE_PATCH).status == 200
 
 
-def client_ca(api: Api) -> None:
-    gateway = {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "InferenceGateway",
-        "metadata": {"name": "eu"},
-        "spec": {"clusterName": "gpu-1"},
-        "status": {"clientCACertificate": Authority.new().certificate.decode()},
-    }
-    apply(api, f"{GATEWAYS}/eu", gateway)
-    apply(api, f"{GATEWAYS}/eu/status", gateway)
-
-
 async def test_a_cluster_from_its_registration_to_its_end(installed: Installed) -> None:
     api = installed.api
     client = Client(kubeconfig.load_file(installed.plane.kubeconfig), timeout=60)
@@ -191,7 +178,7 @@ async def test_a_cluster_from_its_registration_to_its_end(installed: Installed) 
     await installed.until(lambda: installed.says("CertManagerProvided") == ("True", "Provided"))
     print(f"\nCRDs added to condition: {time.monotonic() - begun:.2f} s")  # noqa: T201 - a figure for the reader
     await install(client, *(each.key for each in of_stack(Stack.DYNAMO) if each.requirements))
-    client_ca(api)
+    put_inference_gateway(api)
     async with Controllers(client):
         for each in COMPOSITIONS:
             await installed.until(lambda each=each: installed.says(each.condition)[0] == "True")  # type: ignore[misc]

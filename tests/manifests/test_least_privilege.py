@@ -28,12 +28,21 @@ from functions.deploy_files import deploy_directory
 from functions.hub import GATEWAYS
 from functions.local import substrate
 from functions.local.api import Api
-from functions.local.certificates import Authority
 from functions.manifests.permissions import TARGET, hub_accounts, on_target
 from functions.registry import FUNCTIONS
 from functions.rights import Atom, atoms
 from tests.manifests.installed import Asked, Installed, asked, install, path_of, permissions, user
-from tests.support import CLUSTERS, CRDS, apply, conditions, gone, install_hub, put_cluster, put_kubeconfig
+from tests.support import (
+    CLUSTERS,
+    CRDS,
+    apply,
+    conditions,
+    gone,
+    install_hub,
+    put_cluster,
+    put_inference_gateway,
+    put_kubeconfig,
+)
 from tests.support import install as install_substrate
 
 if TYPE_CHECKING:
@@ -91,7 +100,7 @@ async def live(plane: ControlPlane, stack: Stack, installed: Installed, admin: C
     # The hub learns of InferenceGateways later.
     await install_inference_gateways(api)
     await install_substrate(admin, *(each.key for each in components_of(stack) if each.requirements))
-    publish_client_ca(api)
+    put_inference_gateway(api)
     composed = [each.condition for each in COMPOSITIONS if stack in each.stacks]
     await until(lambda: says(api, "RequirementsMet").startswith("True/"), str(conditions(api)))
     await until(lambda: all(says(api, each) == "True/Applied" for each in composed), str(conditions(api)))
@@ -119,18 +128,6 @@ async def install_inference_gateways(api: Api) -> None:
     definition = yaml.safe_load((deploy_directory() / "knative" / "crds" / "inferencegateways.yaml").read_text())
     apply(api, f"{CRDS}/{definition['metadata']['name']}", definition)
     await until(lambda: api.request("GET", GATEWAYS).status == 200, "InferenceGateways are not served")
-
-
-def publish_client_ca(api: Api) -> None:
-    gateway = {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "InferenceGateway",
-        "metadata": {"name": "eu"},
-        "spec": {"clusterName": "gpu-1"},
-        "status": {"clientCACertificate": Authority.new().certificate.decode()},
-    }
-    apply(api, f"{GATEWAYS}/eu", gateway)
-    apply(api, f"{GATEWAYS}/eu/status", gateway)
 
 
 async def drift(api: Api) -> None:
